@@ -138,6 +138,8 @@ class Declaration(msgspec.Struct, frozen=True):
     and gives what was recorded, so that it is a reference and never the engine under test.
     ``deployed``: what models of a machine with a GPU are deployed on, so that it is asked there where no engine is named.
     ``tracker``: where its faults are reported.
+    ``formats``: ending of files that hold models in its own format, which it alone runs, whole -> its spec that computes such
+    a model at its plainest, to hold others against.
     ``weighs``: bytes that a release of its package takes on disk, about; what installs one says so before.
     ``title``: its name as people write it. ``check_part``: what check.py takes to run it, which cannot tell without it.
     """
@@ -160,6 +162,7 @@ class Declaration(msgspec.Struct, frozen=True):
     bare: str = ""
     recorded: bool = False
     title: str = ""
+    formats: Mapping[str, str] = {}
     weighs: int = 200 << 20
     deployed: bool = False
     tracker: Tracker | None = None

@@ -65,6 +65,7 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         digests |= digest_score(scored)
     engine = asked_engine(arguments.engine)
     reference = engine_spec(arguments.reference, "--reference") if arguments.reference else defaults.reference
+    _refuse_foreign(model, engine, reference, check)
     started = options.commands(engine) + options.commands(reference)
     for spec in (parse(engine), parse(reference)):
         digests |= {spec.get(name): digest_file(Path(spec.get(name))) for name in spec_files(spec)}
@@ -94,6 +95,25 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         flow=flow_name(arguments.flow),
         digests=digests,
     )
+
+
+def _refuse_foreign(model: Path, engine: str, reference: str, check: str) -> None:
+    """Raise Refusal where the model is in an engine's own format and something else is to run it."""
+    owner = next((d for d in discovery.engines().values() if model.suffix in d.formats), None)
+    if owner is None:
+        return
+    own = f"'{model.name}' is in {owner.title}'s own format, which {owner.title} alone runs"
+    origin = "name the ONNX model that it was converted from"
+    if check:
+        raise BadUsage(f"{own}; a checker (--check) is given ONNX: {origin}.")
+    if parse(engine).name != owner.name:
+        raise BadUsage(f"{own}: --engine {owner.name}, or {origin}.")
+    held = discovery.find(parse(reference).name)
+    if held is None or not (held.name == owner.name or held.recorded):
+        raise BadUsage(
+            f"{own}, so it is held against {owner.title} at its plainest (--reference {owner.formats[model.suffix]}) or against "
+            "golden outputs (--reference golden:FILE)."
+        )
 
 
 def _exclusive(arguments: argparse.Namespace) -> None:

@@ -62,6 +62,11 @@ def _outer_fields(path: Path) -> Literal["model", "short", "other"]:
     return "model" if graph else "short"
 
 
+def is_ir(name: str | Path) -> bool:
+    """Whether the name is that of a model in OpenVINO's own format, by its ending."""
+    return str(name).lower().endswith(".xml")
+
+
 def explain_no_model(path: Path) -> str:
     """Why the file cannot be a model, and what to do, as a sentence; "" where it looks like one. Raises ``OSError``."""
     name = path.name
@@ -71,6 +76,11 @@ def explain_no_model(path: Path) -> str:
         return f"'{name}' is empty (0 bytes); export or copy the model again."
     if head.startswith(_LFS):
         return f"'{name}' is a pointer of git-lfs, not the model itself; fetch the model with 'git lfs pull'."
+    if is_ir(path):
+        text = b"<net" in head
+        return "" if text else f"'{name}' is not OpenVINO IR: it does not begin with <net; name the .xml of a model."
+    if path.suffix == ".bin" and path.with_suffix(".xml").is_file():
+        return f"'{name}' holds the weights of '{path.stem}.xml': name that file."
     for offset, magic, what, remedy in _KINDS:
         if head[offset : offset + len(magic)] == magic:
             return f"'{name}' is {what}, not an ONNX model; {remedy}."

@@ -4,13 +4,16 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, Sub, asked
+from engines.asking import Described, Note, Sub, asked
 from engines.compare.judge import judge_shrunk
 from engines.findings import Case
 from engines.graph import ranges
-from engines.probe import Check, Measure, Measurement
+from engines.probe import Check, Describe, Measure, Measurement
 from engines.search.cause import Cause, Inner, name_cause
 from engines.search.inquiry import Inquiry
+from engines.spec import parse
+
+HALVES = ("float16", "bfloat16")
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -25,10 +28,26 @@ class Seen(msgspec.Struct, frozen=True):
 def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]:
     """The case in ``repeats`` fresh builds (``Seen``), and once with its inside watched."""
     failures, saved, inner, watched, said, weights = yield from _build_afresh(ask, case, repeats)
-    findings, storage = ask.findings, ask.ctx.storage
+    findings = ask.findings
+    storage: str = yield from _find_storage(ask, case)
     suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
     cause = name_cause(findings, case, inner, storage, suspect, watched, said, weights)
     return Seen(msgspec.structs.replace(case, verified=f"{failures}/{repeats}"), cause, failures, saved)
+
+
+def _find_storage(ask: Inquiry, case: Case) -> Sub[str]:
+    """What the values of a case are held in: a file in halves that is held against the model that it was made of says so itself,
+    whatever the engine. What was seen in the reference run is the other model's."""
+    storage = ask.ctx.storage
+    if storage in HALVES or not parse(ask.ctx.reference).get("model"):
+        return storage
+    stated = yield from asked(Describe(model=ask.findings.model))
+    if not isinstance(stated, Described):
+        return storage
+    index = stated.index
+    made = {index.tensors[t].dtype for n in ranges.decode(case.node_ids) for t in index.nodes[n].outputs if t >= 0}
+    halves = sorted(made & set(HALVES))
+    return halves[0] if len(halves) == 1 else storage
 
 
 def probe_case(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[int, ...] = ()) -> Measure | Check:

@@ -15,6 +15,7 @@ from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import limit, worst
 from engines.findings import Findings
+from engines.graph.filekind import is_ir
 from engines.options import families
 from engines.search.whole import probe_whole
 from engines.spec import of_the_same, parse
@@ -71,6 +72,8 @@ class _Voice(msgspec.Struct, frozen=True):
 
 def list_independent(ctx: StepContext) -> tuple[str, ...]:
     """The voices that share no code with the engine under test or with the reference; nor do they with one another."""
+    if is_ir(ctx.problem.model):
+        return ()
     taken = families(ctx.engine) | families(ctx.reference)
     return tuple(of_the_same(voice, ctx.reference) for voice in VOICES if not families(voice) & taken)
 
@@ -102,7 +105,9 @@ def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nod
             break
     if not heard:
         said = (
-            " ".join(filter(None, why)) or "every other engine here shares code with it or with the engine under test."
+            " ".join(filter(None, why))
+            or (is_ir(ctx.problem.model) and "nobody else runs OpenVINO IR.")
+            or "every other engine here shares code with it or with the engine under test."
         )
         return Heard(why=said)
     if len(heard) == 1:

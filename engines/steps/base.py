@@ -14,12 +14,14 @@ invented measurement simply ends the speculation.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from engines.asking import StepContext, Sub, Tables
 from engines.findings import Findings
+from engines.graph.filekind import is_ir
 from engines.probe import Probe
 from engines.search.cost import Plan, Size, Work
 
@@ -68,10 +70,13 @@ def capability(name: str) -> Need:
 
 
 BUILDS_MODELS = Need(
-    "an engine that builds",
-    lambda ctx: bool(ctx.check) or not ctx.engine_info.rebuilt,
+    "an engine that builds, of an ONNX model",
+    lambda ctx: bool(ctx.check) or not (ctx.engine_info.rebuilt or is_ir(ctx.problem.model)),
     lambda ctx: (
-        f"This step tries other models than the whole, and {ctx.engine} was built before: it runs as it is. Build the like "
+        f"This step looks into the model, and '{PurePath(ctx.problem.model).name}' is OpenVINO IR, which runs whole: layers and "
+        "parts need the ONNX model that it was converted from. compare, inputs, repeat and consistency take the IR."
+        if is_ir(ctx.problem.model)
+        else f"This step tries other models than the whole, and {ctx.engine} was built before: it runs as it is. Build the like "
         f"from the model: --engine {ctx.engine_info.rebuilt}"
     ),
 )

@@ -12,6 +12,7 @@ from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
 from engines.compare.judge import badness, judge_check, judge_whole, margin, worst
 from engines.compare.say import say_limit, say_percent, wrong_by
 from engines.findings import Findings
+from engines.graph.filekind import is_ir
 from engines.options import recorded
 from engines.probe import HUGE, Measurement, SampleResult, Score
 from engines.search import golden_reference, noise, trial, voices, works
@@ -263,7 +264,7 @@ def _measure_emulated(ctx: StepContext, findings: Findings, rule: Criterion) -> 
         feed = (findings.sample or findings.samples[0].id,)
         literal = yield from asked(probe_whole(ctx, findings, samples=feed, engine=LITERAL))
         return worst(literal.results, rule)[2] if literal.status == "ok" else None
-    if rule.precision not in ("fp16", "bf16") or parse(ctx.engine).name == "emulate":
+    if rule.precision not in ("fp16", "bf16") or parse(ctx.engine).name == "emulate" or is_ir(ctx.problem.model):
         return None
     feed = (findings.sample or findings.samples[0].id,)
     yield Note(f"the error that the precision alone explains: {rule.precision}")

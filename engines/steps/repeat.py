@@ -11,6 +11,7 @@ from engines.compare.criterion import Criterion, Signature, Verdict
 from engines.compare.judge import judge, judge_check, judge_whole, limit
 from engines.compare.say import say_amount
 from engines.findings import Findings
+from engines.graph.filekind import is_ir
 from engines.probe import Measure, Measurement
 from engines.search import remedy, works
 from engines.search.cost import Plan, Size, Work
@@ -38,6 +39,7 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     bitwise_varies: bool = False  # runs of one build differ, if only in the last digit
     more_builds: int = 0  # passing builds in a row that would settle it at 95 %
     more_looks: int = 0  # the same for runs where none failed
+    whole_only: bool = False  # the model runs whole, as OpenVINO IR does: there are no layers and parts to ask
     switchable: bool = False  # the engine can switch its optimizers or tactics: tactics is worth asking first
     passed: int = 0  # with ``until``: builds or checks
     foretold: int = 0  # nodes that the reference takes beyond what the engine stores
@@ -73,7 +75,7 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
     signature = findings.signature or Signature(kind="check", sample=findings.sample)
     # Tactics are told apart by builds that pass: where every build fails, they are no quick question.
     switchable = not ctx.can("tactics") and bool(list_switches(ctx.engine, ctx.engine_info).names)
-    base = RepeatOutcome(switchable=switchable and signature.kind == "accuracy")
+    base = RepeatOutcome(switchable=switchable and signature.kind == "accuracy", whole_only=is_ir(ctx.problem.model))
     if signature.kind != "accuracy":
         # A build that fails and a run that crashes leave nothing to run again.
         return (yield from _build_afresh(ctx, findings, params, base))

@@ -54,6 +54,7 @@ SCENES = {
     "after": "tests/e2e/test_after.py::test_the_page_does_what_it_says",
     "score": "tests/e2e/test_score.py::test_the_page_does_what_it_says",
     "overlays": "tests/e2e/test_overlays.py::test_the_page_does_what_it_says",
+    "an IR": "tests/e2e/test_openvino_ir.py::test_the_page_does_what_it_says",
     "a step": "tests/plugins/test_fresh.py::test_the_page_does_what_it_says",
 }
 
@@ -88,6 +89,8 @@ RULES = (
     ("docs/score.md", "narrowdown", "score"),
     ("README.md", "narrowdown after", "after"),
     ("docs/rewrite.md", "narrowdown", "rewrite"),
+    ("docs/engines.md", "narrowdown step compare net.xml", "an IR"),
+    ("docs/engines.md", "narrowdown run net.xml", "an IR"),
     ("docs/trigger.md", "narrowdown", "trigger"),
     ("docs/known.md", "python -m engines.known", "parsed: it rewrites the shipped digests, which tests/engines/known reads"),
     ("docs/write-a-step.md", "", "a step"),

@@ -15,7 +15,8 @@ def check_part(found: Found) -> CheckPart:
         config["INFERENCE_PRECISION_HINT"] = chosen["precision"]
     if chosen["threads"]:
         config["INFERENCE_NUM_THREADS"] = str(chosen["threads"])
-    return CheckPart(_SOURCE.read_text(encoding="utf-8"), {"device": chosen["device"], "config": config})
+    device = chosen["device"].upper().replace("+", ",")
+    return CheckPart(_SOURCE.read_text(encoding="utf-8"), {"device": device, "config": config})
 
 
 def apply(found: Found, cure: Cure) -> list[Recipe]:
@@ -39,11 +40,12 @@ DECLARATION = Declaration(
             "precision", "str", "default", "Inference precision hint; default: OpenVINO's own choice for this device.",
             ("default", "f32", "f16", "bf16"),
         ),
-        Option("device", "str", "CPU", "An OpenVINO device, such as CPU or GPU.0."),
+        Option("device", "str", "CPU", "An OpenVINO device, such as CPU, GPU.0, NPU, AUTO or HETERO:GPU+CPU."),
         Option("threads", "int", 1, "Threads of the CPU device; 0: OpenVINO's own choice.", least=0, most=1024, plain="1"),
         *QUANTIZATION,
     ),
     weighs=330 << 20,
+    formats={".xml": "openvino:precision=f32"},
     title="OpenVINO",
     tracker=Tracker(
         "https://github.com/openvinotoolkit/openvino/issues/new",

@@ -17,7 +17,7 @@ from engines import options
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing
 from engines.backends.marks import with_outputs
-from engines.backends.openvino import DECLARATION
+from engines.backends.openvino import DECLARATION, devices, ir
 from engines.graph import external
 from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_precision
@@ -97,6 +97,8 @@ class Engine:
         Nodes to keep stand on FP32 islands of a typed model, with casts at their borders. OpenVINO is free to ignore that: its
         hint is for the whole model, and it retypes what computes in FP32.
         """
+        if (whole := self._build_ir(request)) is not None:
+            return whole
         model = with_outputs(request.model, request.marks)
         if request.keep and self.info.precision != "fp32":
             try:
@@ -116,27 +118,41 @@ class Engine:
             except Exception as error:
                 raise _classify_fault(error, built=False) from error
 
+    def _build_ir(self, request: BuildRequest) -> Compiled | None:
+        """The IR that the model stands for, whole and as it is; None where it stands for none. Raises ``EngineFault``."""
+        try:
+            read = ir.read_stand_in(self._core, request.model, request.weights_dir)
+            if read is None:
+                return None
+            if request.marks or request.keep:
+                raise EngineFault(
+                    "unsupported", "An IR runs whole, and only as it is: what is inside needs the ONNX model."
+                )
+            return Compiled(request.model, self._core.compile_model(read, self._device, dict(self._config)))
+        except (RuntimeError, ModelProblem) as error:
+            raise _classify_fault(error, built=False) from error
+
 
 def make(spec: EngineSpec) -> Engine:
     """The engine of a spec. Raises ``EngineMissing`` for a device that is not here, ``ValueError`` for a wrong spec."""
     chosen = options.values(spec)
-    device: str = chosen["device"]
     core = ov.Core()
-    if device.split(".")[0] not in {d.split(".")[0] for d in core.available_devices}:
-        raise EngineMissing(
-            f"OpenVINO has no device '{device}' here; it has {', '.join(core.available_devices) or 'none'}."
-        )
+    device = devices.name_device(chosen["device"], core.available_devices)
+    virtual = device.partition(":")[0] in devices.VIRTUAL
     config: dict[str, Any] = {}
     if chosen["precision"] != "default":
         config["INFERENCE_PRECISION_HINT"] = chosen["precision"]
     if device == "CPU" and chosen["threads"]:
         config["INFERENCE_NUM_THREADS"] = chosen["threads"]
     try:
-        full = str(core.get_property(device, "FULL_DEVICE_NAME"))
-        native = {str(c).lower() for c in core.get_property(device, "OPTIMIZATION_CAPABILITIES")}
         # What it really computes in is known only once something is compiled: a hint that the device lacks is dropped silently.
         compiled = core.compile_model(core.read_model(_make_smallest_model()), device, config)
-        hint = compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
+        hint = devices.read_hint(compiled, virtual=virtual)
+        # What one that stands for others has chosen is written with or without brackets.
+        runs_on = [str(d).strip("()") for d in compiled.get_property("EXECUTION_DEVICES")] if virtual else [device]
+        native = {str(c).lower() for d in runs_on for c in core.get_property(d, "OPTIMIZATION_CAPABILITIES")}
+        full = ", ".join(str(core.get_property(d, "FULL_DEVICE_NAME")) for d in runs_on)
+        full = f"{full} ({device.partition(':')[0]})" if virtual else full
         notes = _note_limits(chosen["precision"], hint, native, _emulates_bf16(core, native)) if device == "CPU" else ()
     except RuntimeError as error:
         raise EngineMissing(f"OpenVINO's device '{device}' does not work here: {_clean_message(error)}") from error
@@ -172,7 +188,7 @@ def make(spec: EngineSpec) -> Engine:
         },
         options=DECLARATION.options,
         slots=machine.count_slots(chosen["threads"]),
-        gpus=int(device.startswith("GPU")),
+        gpus=int(any(d.startswith("GPU") for d in runs_on)),
         copies=1.0,
         notes=notes,
     )

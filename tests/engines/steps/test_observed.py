@@ -15,7 +15,7 @@ from engines.compare.criterion import Signature
 from engines.findings import Case, Culprit
 from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
-from engines.probe import Candidate, Describe, LoadInputs, Measure, Measurement
+from engines.probe import BARRIER, Candidate, Describe, LoadInputs, Measure, Measurement
 from engines.search.cured import measure_cured
 from engines.search.inquiry import Inquiry
 from engines.search.unseen import WANTED
@@ -64,6 +64,8 @@ def test_what_watching_cures_is_cured_by_the_one_output_between(open_model: Open
     assert cure.switched_off == ("scaled1",)
     assert "scaled1 is an output, too" in told.message
     assert "before" in told.cost
+    (probe,) = done.decisive["workaround"]
+    assert (probe.rewrite, probe.keep) == (BARRIER, "")
     (row,) = done.tables["bundle"]
     written = onnx.load_model_from_string(s.store.get(row["files"]["engine.onnx"]))
     assert [o.name for o in written.graph.output] == ["y", "scaled1"]
