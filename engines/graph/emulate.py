@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
-from engines.graph import external, names, schema
+from engines.graph import converted, external, names, schema
 from engines.graph.model_problem import ModelProblem
 
 PRECISIONS: Mapping[str, tuple[int, np.dtype[Any]]] = {
@@ -24,8 +24,7 @@ _FLOAT = int(TensorProto.FLOAT)
 
 def round_values(values: np.ndarray[Any, Any], precision: str) -> np.ndarray[Any, Any]:
     """float32 values as the precision stores them, again as float32. Overflow becomes infinite."""
-    with np.errstate(all="ignore"):
-        return values.astype(PRECISIONS[precision][1]).astype(np.float32)
+    return converted.cast_along(values, (PRECISIONS[precision][1], np.dtype(np.float32)))
 
 
 # Eleven models of opset 9 to 12 in the field campaign (speech, pictures) compute the same to the last digit when so converted.
@@ -146,11 +145,7 @@ class _Rounding:
             name = tensor.name
             tensor.CopyFrom(numpy_helper.from_array(round_values(numpy_helper.to_array(tensor), self.precision), name))
             return
-        location, offset, length = external.external_span(tensor)
-        rounded = external.convert_weights_file(
-            self.weights_dir, location, self.precision, lambda x: round_values(x, self.precision), np.dtype(np.float32)
-        )
-        external.make_external(tensor, rounded, offset, length)
+        converted.convert_weight(tensor, self.weights_dir, PRECISIONS[self.precision][1], np.dtype(np.float32))
 
 
 def _reads_by_precision(

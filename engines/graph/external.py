@@ -3,7 +3,7 @@
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -12,8 +12,6 @@ from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
 from engines.graph.model_problem import ModelProblem
 from engines.graph.names import bodies
-from engines.store.content import atomic
-from engines.store.sound import Sealed
 
 ALIGN = 64  # bytes; every tensor starts on a cache line, as memory-mapping engines want it
 INLINE = 1024  # bytes; smaller tensors stay inside the model
@@ -84,6 +82,12 @@ def make_external(tensor: TensorProto, location: str, offset: int, length: int) 
     for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
         entry = tensor.external_data.add()
         entry.key, entry.value = key, value
+
+
+def locations(model: ModelProto) -> frozenset[str]:
+    """Where the external weights of a model lie."""
+    outside = filter(is_external, initializers_with_bodies(model.graph))
+    return frozenset(external_span(tensor)[0] for tensor in outside)
 
 
 def resolve(folder: str | Path, location: str) -> Path:
@@ -234,31 +238,3 @@ class Writer:
         for tensor, offset, length in self._pending:
             make_external(tensor, location, offset, length)
         return location
-
-
-def convert_weights_file(
-    folder: str | Path, location: str, suffix: str, convert: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
-    source: np.dtype[Any],
-) -> str:  # fmt: skip
-    """Make, once, a second weights file in which the whole of the first is converted element by element, as if
-    all of it were ``source``. Offsets scale with the element size. Spans that hold another dtype become noise that nothing points
-    to. This needs no list of the tensors in the file: any cut of any model that shares the file finds the same converted one.
-
-    Returns the new location. Raises ``ModelProblem``.
-    """
-    path = resolve(folder, location)
-    target = path.with_name(f"{path.stem}.{suffix}.bin")
-    result = str(PurePosixPath(location).with_name(target.name))
-    if target.exists():
-        return result
-    try:
-        with atomic(target) as temporary, path.open("rb") as reader, temporary.open("wb") as writer:
-            sealed = Sealed(writer)
-            while piece := reader.read(CHUNK):
-                piece += bytes(-len(piece) % source.itemsize)
-                with np.errstate(all="ignore"):
-                    sealed.write(convert(np.frombuffer(piece, source)).tobytes())
-            sealed.seal()
-    except OSError as error:
-        raise ModelProblem(f"The weights file '{location}' cannot be converted ({error.strerror or error}).") from error
-    return result

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
 from engines.graph import external
 
@@ -16,10 +16,15 @@ def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
             location, offset, _ = external.external_span(tensor)
             size = external.byte_size(tensor.data_type, tensor.dims)
             data = b"".join(external.read_chunks(external.resolve(weights_dir, location), offset, size))
-            tensor.ClearField("external_data")
-            tensor.ClearField("data_location")
-            tensor.raw_data = data
+            make_inner(tensor, data)
     return copy
+
+
+def make_inner(tensor: TensorProto, data: bytes) -> None:
+    """Put the raw bytes of an external tensor into it."""
+    tensor.ClearField("external_data")
+    tensor.ClearField("data_location")
+    tensor.raw_data = data
 
 
 def copy_with_weights(folder: Path, model: ModelProto, weights_dir: str) -> ModelProto:

@@ -5,13 +5,13 @@ casts stand at the island's borders only. An operator whose schema does not allo
 its own type there. The main graph's inputs and outputs keep their types.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper
 
-from engines.graph import external, names, schema
+from engines.graph import converted, external, names, schema
 from engines.graph.emulate import CONVERT, PRECISIONS, local_calls, write_notes
 from engines.graph.model_problem import ModelProblem
 
@@ -21,14 +21,13 @@ _CASTS = 13  # an opset whose Cast knows every type here
 
 
 class _Plan(NamedTuple):
-    """What a conversion does: ``sources`` element types become ``target``. ``dtype`` is numpy's of ``target``; ``suffix`` names
-    the second weights file. ``rounds``: the model's own casts to a narrower type still round. ``stores``:
-    so does each result, into the type that it had."""
+    """What a conversion does: ``sources`` element types become ``target``. ``dtype`` is numpy's of ``target``.
+    ``rounds``: the model's own casts to a narrower type still round. ``stores``: so does each result, into the type that it
+    had."""
 
     target: int
     dtype: np.dtype[Any]
     sources: frozenset[int]
-    suffix: str
     rounds: bool
     stores: bool = False
 
@@ -43,7 +42,7 @@ def to_precision(model: ModelProto, weights_dir: str, precision: str, keep: Coll
     if precision not in PRECISIONS:
         raise ModelProblem(f"The precision '{precision}' is not one of fp16, bf16.")
     target, dtype = PRECISIONS[precision]
-    plan = _Plan(target, dtype, frozenset({int(TensorProto.FLOAT)}), f"typed-{precision}", rounds=False)
+    plan = _Plan(target, dtype, frozenset({int(TensorProto.FLOAT)}), rounds=False)
     version = schema.opsets(model).get("", 13)
     if precision == "bf16" and version < 13:
         raise ModelProblem(f"Typed BF16 needs opset 13 or newer; this model has opset {version}. {CONVERT}")
@@ -59,13 +58,13 @@ def to_float64(model: ModelProto, weights_dir: str) -> ModelProto:
     one that widens takes doubles. Operators without doubles keep their own type, with casts. Raises ``ModelProblem``.
     """
     sources = frozenset({int(TensorProto.FLOAT), int(TensorProto.FLOAT16), int(TensorProto.BFLOAT16)})
-    return _convert_model(model, weights_dir, _Plan(_DOUBLE, np.dtype(np.float64), sources, "fp64", rounds=True), ())
+    return _convert_model(model, weights_dir, _Plan(_DOUBLE, np.dtype(np.float64), sources, rounds=True), ())
 
 
 def to_rounded(model: ModelProto, weights_dir: str) -> ModelProto:
     """A copy that computes in float32 what the model computes in FP16 and BF16, and rounds each result to the type that it had:
     what a faultless engine that obeys the types gives. FP32 stays as it is. Raises ``ModelProblem``."""
-    plan = _Plan(int(TensorProto.FLOAT), np.dtype(np.float32), frozenset(_HALVES), "rounded", rounds=True, stores=True)
+    plan = _Plan(int(TensorProto.FLOAT), np.dtype(np.float32), frozenset(_HALVES), rounds=True, stores=True)
     return _convert_model(model, weights_dir, plan, ())
 
 
@@ -358,24 +357,13 @@ class _Scope:
 
 
 def _retype_weight(tensor: TensorProto, plan: _Plan, weights_dir: str) -> None:
-    """Change the element type of a weight; external ones get a second weights file, made once."""
-    source = external.dtype_of(tensor.data_type)
-    convert: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] = lambda x: _cast_array(x, plan.dtype)  # noqa: E731
-    if not external.is_external(tensor):
-        name, dims = tensor.name, tuple(tensor.dims)
-        tensor.CopyFrom(numpy_helper.from_array(convert(numpy_helper.to_array(tensor)).reshape(dims), name))
+    """Change the element type of a weight; external ones get files of converted weights, made once."""
+    if external.is_external(tensor):
+        converted.convert_weight(tensor, weights_dir, plan.dtype)
         return
-    location, offset, length = external.external_span(tensor)
-    suffix = f"{plan.suffix}-from-{source.name}"
-    converted = external.convert_weights_file(weights_dir, location, suffix, convert, source)
-    tensor.data_type = plan.target
-    size = plan.dtype.itemsize
-    external.make_external(tensor, converted, offset * size // source.itemsize, length * size // source.itemsize)
-
-
-def _cast_array(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    with np.errstate(all="ignore"):
-        return values.astype(dtype)
+    name, dims = tensor.name, tuple(tensor.dims)
+    values = converted.cast_along(numpy_helper.to_array(tensor), (plan.dtype,))
+    tensor.CopyFrom(numpy_helper.from_array(values.reshape(dims), name))
 
 
 def _type_word(kind: int) -> str:

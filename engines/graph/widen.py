@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper
 
-from engines.graph import external, names, schema
+from engines.graph import converted, external, names, schema
 
 HALVES = frozenset({int(TensorProto.FLOAT16), int(TensorProto.BFLOAT16)})
 _FLOAT = int(TensorProto.FLOAT)
@@ -61,14 +61,8 @@ def _widen_type(declared: TypeProto) -> None:
 def _widen_tensor(tensor: TensorProto, weights_dir: str) -> None:
     if tensor.data_type not in HALVES:
         return
-    source = external.dtype_of(tensor.data_type)
     if not external.is_external(tensor):
         value = numpy_helper.to_array(tensor).astype(np.float32).reshape(tuple(tensor.dims))
         tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
         return
-    location, offset, length = external.external_span(tensor)
-    wide = external.convert_weights_file(
-        weights_dir, location, f"fp32-from-{source.name}", lambda x: x.astype(np.float32), source
-    )
-    tensor.data_type = _FLOAT
-    external.make_external(tensor, wide, offset * 2, length * 2)
+    converted.convert_weight(tensor, weights_dir, np.dtype(np.float32))

@@ -3,7 +3,9 @@
 import contextlib
 import errno
 import fcntl
+import filecmp
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -46,6 +48,19 @@ def copy(source: str | Path, target: str | Path) -> None:
         if not shared:
             _copied(reader.fileno(), writer.fileno())
     shutil.copystat(source, target)
+
+
+def join_equal(kept: Path, other: Path) -> None:
+    """Make ``other`` the same file as ``kept``, a hard link, where both hold the same bytes; else both stay as they are, and so
+    they do on a disk without links."""
+    with contextlib.suppress(OSError):
+        if not kept.samefile(other) and filecmp.cmp(kept, other, shallow=False):
+            temporary = other.with_name(f".{other.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+            try:
+                temporary.hardlink_to(kept)
+                temporary.replace(other)
+            finally:
+                temporary.unlink(missing_ok=True)
 
 
 def _copied(reader: int, writer: int) -> None:

@@ -7,6 +7,7 @@ know where their data ends and do not look at it.
 
 import contextlib
 import hashlib
+import mmap
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +23,7 @@ SEAL = b"\0crc-32\0"  # before the checksum, four bytes, the lowest first
 _TRAILER = len(SEAL) + 4
 _CHUNK = 8 << 20
 _DIGEST = re.compile("[0-9a-f]{64}")
-_WEIGHTS = re.compile(rb"weights/([0-9a-f]{64})\.bin")
+_WEIGHTS = re.compile(rb"weights/([0-9a-f]{64})(?:\.[0-9a-z-]+)*\.bin")  # also where it points to converted ones
 
 
 class Sealed:
@@ -66,8 +67,13 @@ def faults(store: Store, most: int = 0) -> Faults:
 
 
 def weights_of(model: Path) -> tuple[str, ...]:
-    """The weights files, below the session's folder, that a stored model points to. Raises ``OSError``."""
-    names = dict.fromkeys(_WEIGHTS.findall(regular.read(model, regular.MODEL)))
+    """The weights files, below the session's folder, that a stored model points to, or to what is made of them. Raises
+    ``OSError``."""
+    with regular.opened(model, regular.MODEL) as file:
+        if not _size(model):
+            return ()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            names = dict.fromkeys(_WEIGHTS.findall(data))
     return tuple(f"models/weights/{name.decode()}.bin" for name in names)
 
 

@@ -1,10 +1,11 @@
 """What a worker writes for others to read: models that stand alone and arrays by name, as artifacts or in a folder."""
 
+import contextlib
 import hashlib
 import os
 import secrets
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -14,33 +15,44 @@ from onnx import ModelProto, shape_inference
 
 from engines.backends.builds import outside_bytes
 from engines.data.arrays import plain
-from engines.graph import external
-from engines.graph.standing_alone import copy_with_weights, standing_alone
+from engines.graph import converted, external
+from engines.graph.standing_alone import copy_with_weights, make_inner, standing_alone
 from engines.store.content import Store
 
 INLINE = 1_800 << 20  # bytes; protobuf holds no more than 2 GiB
+# Bytes of weights from which on a kept model points to those that the session has anyway. Smaller ones stand alone: they are
+# what is looked at most, and cost nothing.
+REFERS = 1 << 20
 _COPY = 64 << 20  # bytes of weights that are worth copying for each check
 
 Array = np.ndarray[Any, Any]
 
 
-def put_model(store: Store, name: str, model: ModelProto, weights_dir: str) -> dict[str, str]:
-    """Store a model under an artifact name. One file where protobuf can hold it; else its weights are the artifact
-    ``<stem>.weights.bin``, to which the model points by that name."""
-    if outside_bytes(model) < INLINE:
-        return {name: store.put(standing_alone(model, weights_dir).SerializeToString(deterministic=True))}
-    weights = f"{Path(name).stem}.weights.bin"
+def put_model(
+    store: Store, name: str, model: ModelProto, weights_dir: str, held: Collection[str] = ()
+) -> dict[str, str]:
+    """Store a model under an artifact name. ``held``: locations of weights that the session keeps anyway; a model with much of
+    them points there, and ``engines.workers.modelfiles`` writes it whole where it is wanted. All other weights are in the file,
+    or, where protobuf cannot hold them, in the artifact ``<stem>.weights.bin``, to which the model points by that name."""
     copy = ModelProto()
     copy.CopyFrom(model)
-    with _Incoming(store) as incoming:
-        for tensor in external.initializers_with_bodies(copy.graph):
-            if external.is_external(tensor):
-                location, offset, _ = external.external_span(tensor)
-                size = external.byte_size(tensor.data_type, tensor.dims)
-                start = incoming.add(external.read_chunks(external.resolve(weights_dir, location), offset, size))
-                external.make_external(tensor, weights, start, size)
-        digest = incoming.finish()
-    return {name: store.put(copy.SerializeToString(deterministic=True)), weights: digest}
+    beside = f"{Path(name).stem}.weights.bin"
+    refers, large = outside_bytes(model) >= REFERS, outside_bytes(model) >= INLINE
+    with contextlib.ExitStack() as stack:
+        incoming: _Incoming | None = None
+        for tensor in filter(external.is_external, external.initializers_with_bodies(copy.graph)):
+            location, offset, _ = external.external_span(tensor)
+            if refers and converted.source_of(location) in held:
+                continue
+            size = external.byte_size(tensor.data_type, tensor.dims)
+            pieces = external.read_chunks(external.resolve(weights_dir, location), offset, size)
+            if large:
+                incoming = incoming or stack.enter_context(_Incoming(store))
+                external.make_external(tensor, beside, incoming.add(pieces), size)
+            else:
+                make_inner(tensor, b"".join(pieces))
+        weights = {beside: incoming.finish()} if incoming else {}
+    return {name: store.put(copy.SerializeToString(deterministic=True)), **weights}
 
 
 def put_file(store: Store, path: Path) -> str:

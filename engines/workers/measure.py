@@ -9,13 +9,14 @@ from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
+from onnx import ModelProto
 
 from engines.backends.base import BuildRequest, Built, EngineFault
 from engines.backends.builds import Kept, close_built, outside_bytes
 from engines.compare import metrics, refusal
 from engines.compare.answers import answer
 from engines.data import postprocess, samples, score, tactic_replay
-from engines.graph import load, rewrites
+from engines.graph import external, load, rewrites
 from engines.graph.cut import Cut
 from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import ALL, decode, encode
@@ -483,7 +484,7 @@ class _Measuring:
             ("model.onnx", artifact_files.for_viewers(part.model)),
             ("engine.onnx", fault.model or part.model),
         ):
-            self.artifacts |= artifact_files.put_model(self.store, name, model, self.model.weights_dir)
+            self.artifacts |= self._put_model(name, model)
         self.artifacts["inputs.npz"] = artifact_files.put_arrays(self.store, feeds_by_name(part, feed.arrays))
         judged = {output: expected[t] for output, t in part.outputs.items() if t in expected}
         self.artifacts["expected.npz"] = artifact_files.put_arrays(self.store, judged)
@@ -500,7 +501,7 @@ class _Measuring:
         """Keep what was built and what went in and out, for the case bundle."""
         self.progress("saving")
         if self.probe.written:
-            self.artifacts |= artifact_files.put_model(self.store, WRITTEN, ready.part.model, self.model.weights_dir)
+            self.artifacts |= self._put_model(WRITTEN, ready.part.model)
             return
         shapes = {output: expected[t].shape for output, t in ready.part.outputs.items() if t in expected}
         # What the engine ran stays as it was; the model is also looked at.
@@ -509,7 +510,7 @@ class _Measuring:
             ("engine.onnx", ready.built.model),
         ):
             shaped = artifact_files.with_shapes(model, shapes)
-            self.artifacts |= artifact_files.put_model(self.store, name, shaped, self.model.weights_dir)
+            self.artifacts |= self._put_model(name, shaped)
         self.artifacts["inputs.npz"] = artifact_files.put_arrays(self.store, feeds_by_name(ready.part, feed.arrays))
         judged = [
             {output: arrays[t] for output, t in ready.part.outputs.items() if t in arrays}
@@ -522,6 +523,12 @@ class _Measuring:
             # Choices that are no algorithms have no replay.
             with contextlib.suppress(ValueError):
                 self.artifacts["replay.json"] = self.store.put(tactic_replay.encode_replay(choices))
+
+    def _put_model(self, name: str, model: ModelProto) -> dict[str, str]:
+        """Keep a model that was made of the probe's own ones, whose weights the session has."""
+        own = [self.model.proto, *([load.load(self.store, self.probe.written).proto] if self.probe.written else [])]
+        held = frozenset().union(*map(external.locations, own))
+        return artifact_files.put_model(self.store, name, model, self.model.weights_dir, held)
 
 
 def _score_rows(name: str, actual: Array | None, expected: Array, rows: int, *, final: bool = False) -> list[Score]:

@@ -1,13 +1,14 @@
 """Model files for others' eyes, made in a process of its own: ``python -P -m engines.workers.modelfiles``
 
-whole STORED.onnx OUT.onnx             a stored model, its weights in it or beside it, so that it can be moved
+whole MODELS STORED.onnx OUT.onnx ...  stored models, their weights in them or beside them, so that they can be moved
 noted STORED.onnx NOTES.json OUT.onnx  the same with a note on each node
 ready DIR...                           cases to be handed on
 
-What is handed on has its arrays once more in Polygraphy's JSON, and models without doc strings and metadata: exporters write
-there in which file of whose folder a node was made.
+``MODELS`` is the folder of a session below which weights lie. What is handed on has its arrays once more in Polygraphy's JSON,
+and models without doc strings and metadata: exporters write there in which file of whose folder a node was made.
 """
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,9 @@ import onnx
 from onnx import ModelProto
 
 from engines.data import polygraphy
+from engines.graph import converted, external
 from engines.graph.emulate import NOTE
+from engines.graph.standing_alone import make_inner
 from engines.store.content import atomic
 
 INLINE = 1_800 << 20  # bytes of weights that go into the file itself; protobuf holds no more than 2 GiB
@@ -34,6 +37,34 @@ def write_model(model: onnx.ModelProto, target: Path) -> None:
         onnx.save(model, str(target))
     else:
         onnx.save(model, str(target), save_as_external_data=True, location=f"{target.name}.weights")
+
+
+def write_whole(models: Path, stored: Path, target: Path) -> None:
+    """Write a model of a session whole, with ``<stem>.weights.bin`` beside it where its weights are many. ``target`` may be the
+    file itself. Raises OSError, ValueError, ModelProblem."""
+    model = onnx.load(stored, load_external_data=False)
+    outside = [
+        (tensor, *external.external_span(tensor)[:2], external.byte_size(tensor.data_type, tensor.dims))
+        for tensor in external.initializers_with_bodies(model.graph)
+        if external.is_external(tensor) and external.external_span(tensor)[0].startswith(f"{external.FOLDER}/")
+    ]
+    beside = target.with_name(f"{target.stem}.weights.bin")
+    with contextlib.ExitStack() as stack:
+        large = sum(size for *_, size in outside) >= INLINE
+        weights = stack.enter_context(stack.enter_context(atomic(beside)).open("wb")) if large else None
+        for tensor, location, offset, size in outside:
+            pieces = converted.read_again(models, location, offset, size)
+            if weights is None:
+                make_inner(tensor, b"".join(pieces))
+                continue
+            weights.write(bytes(-weights.tell() % external.ALIGN))
+            external.make_external(tensor, beside.name, weights.tell(), size)
+            for piece in pieces:
+                external.write_sparse(weights, piece)
+        if weights is not None:
+            weights.truncate()
+    with atomic(target) as temporary:
+        temporary.write_bytes(model.SerializeToString())
 
 
 def annotate_model(model: ModelProto, notes: Mapping[str, Mapping[str, str]]) -> int:
@@ -98,8 +129,9 @@ def main(words: list[str]) -> int:
     """One sentence on stderr where it cannot be done."""
     try:
         match words:
-            case ["whole", stored, target]:
-                write_model(onnx.load(stored), Path(target))
+            case ["whole", models, *files] if files and len(files) % 2 == 0:
+                for stored, target in zip(files[::2], files[1::2], strict=True):
+                    write_whole(Path(models), Path(stored), Path(target))
             case ["noted", stored, notes, target]:
                 model = onnx.load(stored)
                 print(annotate_model(model, json.loads(Path(notes).read_text(encoding="utf-8"))))

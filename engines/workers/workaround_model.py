@@ -15,12 +15,12 @@ from engines.graph.standing_alone import standing_alone
 from engines.graph.typed import to_precision
 from engines.probe import Candidate
 from engines.store.content import Store
-from engines.workers.artifact_files import INLINE
+from engines.workers.artifact_files import REFERS
 
 
 @dataclass(frozen=True)
 class Written:
-    """``model``: read back from the bytes that the file has, its weights inside where protobuf can hold them. ``names``: its
+    """``model``: read back from the bytes that the file has, its weights inside where they are few. ``names``: its
     nodes that stay in FP32 (of a quantized model: in float). ``lost``: nodes of the searched model that it does not have."""
 
     model: ModelProto
@@ -46,7 +46,7 @@ def write_form(
     model = part.model
     if rest:
         model = to_precision(model, own.weights_dir, rest, [i for i, n in enumerate(part.node_ids) if n in there])
-    if outside_bytes(model) < INLINE:
+    if outside_bytes(model) < REFERS:
         model = ModelProto.FromString(standing_alone(model, own.weights_dir).SerializeToString(deterministic=True))
     return Written(
         model,

@@ -10,7 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from engines.findings import Case, Findings
-from engines.graph import load
+from engines.graph import external, load
+from engines.graph.typed import to_precision
 from engines.probe import HUGE, Candidate
 from engines.steps.compare import CompareOutcome
 from engines.steps.layerwise import LayerwiseOutcome
@@ -20,11 +21,12 @@ from engines.steps.registry import STEPS
 from engines.steps.repeat import RepeatOutcome
 from engines.store.content import Store
 from engines.workers import artifact_files
-from wizard.bundle.models import write_models
+from wizard.bundle.models import write_models, write_whole
 from wizard.cli.results import result
 from wizard.cli.step import parameters
 from wizard.exits import BAD_USAGE, Refusal
 from wizard.report.read import Reading
+from wizard.session.problems import SessionProblem
 from wizard.session.state import Visit
 
 CASE = Case(
@@ -142,3 +144,34 @@ def test_a_model_too_large_for_one_file_comes_with_its_weights(
     made, good = write_models(reading, visit, str(tmp_path / "out" / "part.onnx"))
     assert good is None
     np.testing.assert_array_equal(numpy_helper.to_array(onnx.load(str(made)).graph.initializer[0]), weight)
+
+
+def test_a_kept_model_points_to_the_sessions_weights_until_it_is_written_somewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights of its own are in it; those of the session, converted or not, come in when it is written. Damaged or gone, that is
+    said in a sentence, and nothing is written."""
+    monkeypatch.setattr(artifact_files, "REFERS", 1)
+    values = np.arange(1000, dtype=np.float32)
+    weights = [numpy_helper.from_array(values + i, name) for i, name in enumerate("wv")]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1000]) for n in "xy")
+    nodes = [helper.make_node("Add", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "v"], ["y"])]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [x], [y], weights)), tmp_path / "given.onnx")
+    store = Store(tmp_path / "session")
+    stored = load.load(store, load.import_model(tmp_path / "given.onnx", store).digest)
+    halves = to_precision(stored.proto, stored.weights_dir, "fp16", ())
+    made = artifact_files.put_model(store, "engine.onnx", halves, stored.weights_dir, external.locations(stored.proto))
+    assert store.path(made["engine.onnx"]).stat().st_size < 2000
+    for path in store.weights.glob("*.*.bin"):
+        path.unlink()  # as when the session ends
+    target, (own,) = tmp_path / "out.onnx", store.weights.iterdir()
+    write_whole(store, {target: store.path(made["engine.onnx"])})
+    for i, tensor in enumerate(onnx.load(target).graph.initializer):
+        np.testing.assert_array_equal(numpy_helper.to_array(tensor), (values + i).astype(np.float16))
+    target.unlink()
+    bytes_ = own.read_bytes()
+    for damage, said in ((lambda: own.write_bytes(bytes_[:-1] + b"x"), "is damaged"), (own.unlink, "is gone")):
+        damage()
+        with pytest.raises(SessionProblem, match=f"'models/weights/{own.name}' {said}"):
+            write_whole(store, {target: store.path(made["engine.onnx"])})
+        assert not target.exists()

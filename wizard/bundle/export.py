@@ -26,7 +26,7 @@ from engines.store.scratch import scratch
 from wizard.bundle.case import others_eyes, write_case
 from wizard.bundle.check_script import Asked, script
 from wizard.bundle.issue import issue, readme
-from wizard.bundle.models import place_scripts, place_worked_around
+from wizard.bundle.models import place_scripts, place_worked_around, write_whole
 from wizard.bundle.overlay import place_overlays
 from wizard.flow.model import Flow
 from wizard.machine_room import ask
@@ -135,6 +135,7 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
     )
     store = Store(reading.folder)
     places: dict[Path, Culprit] = {}
+    models: list[Path] = []
     for number, (culprit, files) in enumerate(
         zip(culprits, case_files(reading.state, reading.table, culprits), strict=True), 1
     ):
@@ -150,10 +151,12 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
                 "written. Take it from a backup, or narrow the model down again."
             )
         write_case(place, culprit, paths, asked)
+        models += [place / name for name in paths if (place / name).suffix == ".onnx" and (place / name).is_file()]
         if (reading.folder / journal.NAME).is_file():
             with (place / journal.NAME).open("wb") as record:
                 record.writelines(journal.rewritten(reading.folder / journal.NAME, found.cleaned, found.touches))
         places[place] = culprit
+    write_whole(store, {model: model for model in models})
     whole = [place for place in places if (place / "model.onnx").is_file()]
     held: dict[Path, int] = {}
     if weights != "keep" and whole:

@@ -1,24 +1,33 @@
 """The models that a step has made, and the user's own with the workaround in it, written where they are wanted."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from engines import outside
 from engines.known.generator import NAME as GENERATOR
 from engines.spec import parse
 from engines.steps.registry import step_makes
-from engines.store.content import Store, atomic
+from engines.store import copying, sound
+from engines.store.content import Store, atomic, digest_file
 from wizard.machine_room import ask
 from wizard.report.read import Reading
+from wizard.session.problems import SessionProblem
 from wizard.session.state import Visit
 
 WORKED_AROUND = "worked-around.onnx"
+BUNDLE = "case"  # in the session's folder
+_WRITING = 3600.0  # seconds: tens of gigabytes are read and written
 
 
 def write_worked_around(reading: Reading) -> str:
     """The model with the workaround applied, written into the session's folder; "" where the workaround is no change of the
-    model, or one that an emulation alone can run. Raises MachineProblem, OSError."""
-    return place_worked_around(reading, reading.folder)
+    model, or one that an emulation alone can run. One with the same bytes in the session's own bundle is the same file. Raises
+    SessionProblem, MachineProblem, OSError."""
+    made = place_worked_around(reading, reading.folder)
+    for name in (WORKED_AROUND, f"{Path(WORKED_AROUND).stem}.weights.bin") if made else ():
+        copying.join_equal(reading.folder / BUNDLE / name, reading.folder / name)
+    return made
 
 
 def place_worked_around(reading: Reading, folder: Path) -> str:
@@ -70,22 +79,42 @@ def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[st
         made = next((row.get("model") for row in reading.table(visit.tables.get("sanitized", ""))), None)
         if not made:
             return None, None
-        ask("engines.workers.modelfiles", "whole", str(store.models / f"{made}.onnx"), str(target))
+        write_whole(store, {target: store.models / f"{made}.onnx"})
         return str(target), None
     rows = _list_files(reading, visit)
     case, good, cure = rows.get("case", {}), rows.get("good", {}), rows.get("workaround", {})
     as_written = "worked-around" if WORKED_AROUND in cure else "engine"
     kept, stem = (case, "model") if "model.onnx" in case else (cure, as_written)
     made = kept.get(f"{stem}.onnx")
-    if made:
-        _copy(store.path(made), target)
-        for name in (f"{stem}.weights.bin", "weights.bin"):  # as the model calls them; the second in earlier versions
-            if name in kept:
-                _copy(store.path(kept[name]), target.with_name(name))
     neighbour = target.with_name(f"{target.stem}-good.onnx")
-    if good.get("model.onnx"):
-        _copy(store.path(good["model.onnx"]), neighbour)
-    return str(target) if made else None, str(neighbour) if good.get("model.onnx") else None
+    whole = {target: store.path(made)} if made else {}
+    whole |= {neighbour: store.path(good["model.onnx"])} if good.get("model.onnx") else {}
+    for place, source in whole.items():
+        _copy(source, place)
+    for name in (f"{stem}.weights.bin", "weights.bin") if made else ():  # the second in earlier versions
+        if name in kept:
+            _copy(store.path(kept[name]), target.with_name(name))
+    write_whole(store, {place: place for place in whole})
+    return str(target) if made else None, str(neighbour) if neighbour in whole else None
+
+
+def write_whole(store: Store, models: Mapping[Path, Path]) -> None:
+    """Write models of a session so that they can be moved: target -> where each lies. One that points to none of the session's
+    weights stays as it is where it is its own target. Raises SessionProblem, MachineProblem, OSError."""
+    weights = {source: sound.weights_of(source) for source in models.values()}
+    for name in sorted({name for names in weights.values() for name in names}):
+        file = store.root / name
+        if not file.is_file():
+            raise SessionProblem(f"The session's file '{name}' is gone; copy the whole session folder.")
+        if digest_file(file) != file.stem:
+            raise SessionProblem(
+                f"The session's file '{name}' is damaged: its bytes are not those that were written. Take it from a backup, or "
+                "narrow the model down again."
+            )
+    pairs = [(source, target) for target, source in models.items() if weights[source] or source != target]
+    if pairs:
+        words = [str(path) for pair in pairs for path in pair]
+        ask("engines.workers.modelfiles", "whole", str(store.models), *words, timeout=_WRITING)
 
 
 def _copy(source: Path, target: Path) -> None:

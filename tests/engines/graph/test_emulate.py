@@ -143,7 +143,7 @@ def test_weights_are_rounded_into_one_second_file(tmp_path: Path) -> None:
     first = emulate_precision(case.cut().model, case.model.weights_dir, "fp16", [])
     files = sorted(p.name for p in case.store.weights.iterdir())
     source = external.external_span(case.model.initializers["w"])[0].split("/")[1]
-    assert files == sorted([source, source.replace(".bin", ".fp16.bin")])
+    assert files == sorted([source, source.replace(".bin", ".float32-float16-float32.0-8388608.bin")])
     stamp = (case.store.weights / files[-1]).stat().st_mtime_ns
     second = emulate_precision(case.cut().model, case.model.weights_dir, "fp16", [0])
     assert sorted(p.name for p in case.store.weights.iterdir()) == files
@@ -154,7 +154,7 @@ def test_weights_are_rounded_into_one_second_file(tmp_path: Path) -> None:
         )
     kept = {t.name: external.external_span(t)[0] for t in second.graph.initializer}
     assert kept["w"].endswith(source)
-    assert kept["v"].endswith(".fp16.bin")
+    assert kept["v"].endswith(".0-8388608.bin")
     assert first.ByteSize() < 5000
 
 
