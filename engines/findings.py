@@ -166,9 +166,10 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     tactics: dict[str, str] = {}  # guilty: layer -> choice, as engines.data.tactic_replay writes it
     case: Case | None = None  # of the culprit being worked on
     culprits: tuple[Culprit, ...] = ()
-    # Earlier culprits, cured for the next round: tensor ids fed with reference values, and nodes kept in FP32 where their values
-    # could not be fed (an overflowing sum does not fit into a patch).
+    # Earlier culprits, cured for the next round: tensor ids fed with reference values; nodes that the reference computes from
+    # what the engine gives them; nodes kept in FP32.
     patches: str = ""
+    righted: str = ""
     keep: str = ""
     workaround: Workaround | None = None
     sought: int = 0  # culprits that were known when what cures lay beyond them and the search went on; 0: it did not

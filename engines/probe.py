@@ -142,6 +142,8 @@ class Measure(Probe, frozen=True, tag="measure"):
     """Build a candidate on an engine, run it on samples, compare with the captured reference of the whole model.
 
     ``keep``    node ids kept in higher precision (FP32); the engine says how (casts, layer precisions).
+    ``righted`` node ids that the reference computes, in that very run, from what the engine gives them: what the engine got wrong
+                before them stays in what they hand on. No engine needs to be able to do anything for it.
     ``marks``   tensor ids observed beside the outputs; compared, not judged. A cut tensor is scored as it was fed.
                 Of a part: facts["weights"], the largest magnitude of each float weight that it reads.
     ``effect``  also transplant the engine's output values into the reference run of the whole model and score O.
@@ -183,6 +185,7 @@ class Measure(Probe, frozen=True, tag="measure"):
     reference: str
     candidate: Candidate = Candidate()
     keep: str = ""
+    righted: str = ""
     marks: str = ""
     effect: bool = False
     effect_on: str = ""

@@ -36,7 +36,7 @@ def look_beyond(ask: Inquiry, most: int) -> Sub[Left]:
     findings = ask.findings
     accused = tuple(sorted({n for c in findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}))
     yield Note(f"with the {len(accused)} nodes that are accused in FP32, and nothing else")
-    m = yield from asked(ask.whole(list_feeds(findings), patches=(), keep=accused))
+    m = yield from asked(ask.kept(list_feeds(findings), accused))
     if m.status != "ok":
         return Left(findings)
     n, failing = len(by_sample(m)), list_failing(m, ask.criterion)

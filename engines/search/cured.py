@@ -1,8 +1,9 @@
 """The model with culprits cured, each by its own share only: does it still fail, and how? What is left is what the next round
 looks for.
 
-A culprit's nodes kept in FP32 are given what the engine gives them in that very run, so that errors made before them stay in it.
-Reference values fed in after them take those away, too: they are for what FP32 does not cure.
+A culprit's nodes kept in FP32, or computed by the reference where the engine keeps none, are given what the engine gives them in
+that very run, so that errors made before them stay in it. Reference values fed in after them take those away, too: they are for
+what fails of its rounded inputs alone.
 """
 
 import msgspec
@@ -11,13 +12,19 @@ from engines.asking import Note, Sub, asked
 from engines.compare.judge import exceed, worst, worst_run
 from engines.findings import Case, Findings
 from engines.graph import ranges
+from engines.probe import Measure
 from engines.search.inquiry import Inquiry
 from engines.search.whole import choose_feed, list_feeds, sign_failure
 
 
+def has_own_share(case: Case) -> bool:
+    """Whether the case is wrong by what its own nodes do to what they are given, and not by how that was rounded."""
+    return case.feed == "stored" and not case.needs_higher_inputs
+
+
 def rights_itself(ask: Inquiry, case: Case) -> Sub[bool]:
     """Whether the case, fed as it was, passes once its nodes are in FP32. False where the engine cannot keep nodes."""
-    if not ask.ctx.can("keep") or case.feed != "stored" or case.needs_higher_inputs:
+    if not ask.ctx.can("keep") or not has_own_share(case):
         return False
     nodes = ranges.decode(case.node_ids)
     yield Note("the case, its nodes in FP32")
@@ -28,28 +35,38 @@ def rights_itself(ask: Inquiry, case: Case) -> Sub[bool]:
 
 
 def measure_cured(
-    ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tuple[int, ...]
+    ask: Inquiry, findings: Findings, patches: tuple[int, ...], keep: tuple[int, ...], righted: tuple[int, ...] = ()
 ) -> Sub[tuple[Findings, float | None, bool]]:
     """Does the whole model still fail once these are cured beside what ``ask`` has cured already? If so: lock what the next round
     looks for. Returns (findings, error, whether it fails)."""
     before = ask.findings
     all_patches = {*patches, *ranges.decode(before.patches)}
     all_kept = {*keep, *ranges.decode(before.keep)}
+    all_righted = {*righted, *ranges.decode(before.righted)}
+
+    def cure(samples: tuple[str, ...]) -> Measure:
+        return ask.whole(samples, patches=all_patches, keep=all_kept, righted=all_righted)
+
     yield Note("does the model still fail without this case?")
-    m = yield from asked(ask.whole(list_feeds(findings), patches=all_patches, keep=all_kept))
+    m = yield from asked(cure(list_feeds(findings)))
     if m.status != "ok":
         return findings, None, False
     m = worst_run(ask.unpatched(m, all_patches), ask.criterion)
     sample, _, error = worst(m.results, ask.criterion)
     still = exceed(m.results, ask.criterion)
-    after = msgspec.structs.replace(findings, patches=ranges.encode(all_patches), keep=ranges.encode(all_kept))
+    after = msgspec.structs.replace(
+        findings,
+        patches=ranges.encode(all_patches),
+        keep=ranges.encode(all_kept),
+        righted=ranges.encode(all_righted),
+    )
     if not still or findings.signature is None:
         return after, error, still
     result, feed = next(r for r in m.results if r.sample == sample), feed_of(findings, sample)
     if feed == sample and "/" in sample:
         # A row may fail in its batch only; then the batch is what the next round searches on.
         yield Note(f"does {sample} still fail alone?")
-        alone = yield from asked(ask.whole((sample,), patches=all_patches, keep=all_kept))
+        alone = yield from asked(cure((sample,)))
         by_itself = worst_run(ask.unpatched(alone, all_patches), ask.criterion)
         if alone.status == "ok" and exceed(by_itself.results, ask.criterion):
             result = by_itself.results[0]

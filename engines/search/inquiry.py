@@ -102,6 +102,7 @@ class Inquiry(msgspec.Struct, frozen=True):
             reference=self.ctx.reference,
             candidate=candidate,
             keep=self.findings.keep,
+            righted=self.findings.righted,
             marks=ranges.encode(marks),
             effect=effect and not candidate.edits,
             effect_on=ranges.encode(self.watched),
@@ -121,11 +122,13 @@ class Inquiry(msgspec.Struct, frozen=True):
         *,
         patches: Iterable[int] | None = None,
         keep: Iterable[int] | None = None,
+        righted: Iterable[int] | None = None,
         engine: str = "",
         **rest: object,
     ) -> Measure:
         """The whole model on the engine, on these samples, run as often as a verdict needs. Earlier culprits are cured unless
-        ``patches`` (tensors fed with reference values) and ``keep`` (nodes in FP32) say otherwise."""
+        ``patches`` (tensors fed with reference values), ``keep`` (nodes in FP32) and ``righted`` (nodes that the reference
+        computes) say otherwise."""
         looks = 1 if engine == self.ctx.reference else self.findings.looks
         probe = Measure(
             model=self.findings.model,
@@ -135,14 +138,19 @@ class Inquiry(msgspec.Struct, frozen=True):
             reference=self.ctx.reference,
             candidate=Candidate(severed=self.findings.patches if patches is None else ranges.encode(patches)),
             keep=self.findings.keep if keep is None else ranges.encode(keep),
+            righted=self.findings.righted if righted is None else ranges.encode(righted),
             runs=looks,
             exclusive=looks > 1,
         )
         return msgspec.structs.replace(probe, **rest)
 
+    def kept(self, samples: tuple[str, ...], keep: Iterable[int], *, engine: str = "", **rest: object) -> Measure:
+        """The whole model with these nodes in FP32, and nothing else cured."""
+        return self.whole(samples, patches=(), keep=keep, righted=(), engine=engine, **rest)
+
     def plain(self, samples: tuple[str, ...], *, engine: str = "", **rest: object) -> Measure:
         """The whole model as it is, nothing cured."""
-        return self.whole(samples, patches=(), keep=(), engine=engine, **rest)
+        return self.kept(samples, (), engine=engine, **rest)
 
     def repeated(
         self, question: Callable[[int], Measure | Check], judged: Callable[[Measurement], Verdict]

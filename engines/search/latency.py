@@ -19,9 +19,7 @@ def measure_latency(
     samples = (ask.findings.sample,)
     yield Note("how long does a run take, with it and without it?")
     before = yield from asked(ask.plain(samples, runs=TIMED, exclusive=True))
-    after = yield from asked(
-        ask.whole(samples, patches=(), keep=keep, engine=engine, runs=TIMED, exclusive=True, forbid=forbid or {})
-    )
+    after = yield from asked(ask.kept(samples, keep, engine=engine, runs=TIMED, exclusive=True, forbid=forbid or {}))
     if before.run_seconds <= 0 or after.run_seconds <= 0:
         return ""
     return f"a run takes about {_format_seconds(after.run_seconds / TIMED)}, before {_format_seconds(before.run_seconds / TIMED)}"

@@ -61,7 +61,7 @@ def try_remedy(ask: Inquiry) -> Sub[Remedy]:
         if keep == found.keep or len(keep) == len(ask.index.nodes):
             break
         yield Note(f"{len(places)} nodes go beyond {ask.ctx.storage} in the reference: with {len(keep)} in FP32")
-        m = yield from asked(ask.whole(everywhere, patches=(), keep=keep, save="workaround"))
+        m = yield from asked(ask.kept(everywhere, keep, save="workaround"))
         if m.status != "ok":
             continue
         error = worst(m.results, ask.criterion)[2] if m.results else HUGE
@@ -90,7 +90,7 @@ def as_workaround(ask: Inquiry, remedy: Remedy) -> Workaround:
 def list_cured(findings: Findings) -> tuple[int, ...]:
     """The nodes that were seen to cure the whole model in FP32, while no culprit is cured otherwise; none where nothing did."""
     known = findings.workaround
-    if known is None or known.kind != "precision" or findings.patches or findings.keep:
+    if known is None or known.kind != "precision" or findings.patches or findings.keep or findings.righted:
         return ()
     return ranges.decode(known.keep)
 

@@ -107,7 +107,7 @@ class KeptSets:
         ask = self.ask
         return (
             yield from ask.repeated(
-                lambda attempt: ask.whole(samples, patches=(), keep=keep, save=save, attempt=attempt, inputs=inputs),
+                lambda attempt: ask.kept(samples, keep, save=save, attempt=attempt, inputs=inputs),
                 lambda m: judge_whole(m, ask.criterion),
             )
         )

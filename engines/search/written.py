@@ -95,7 +95,7 @@ def _try_file(ask: Inquiry, m: Measurement, keep: tuple[int, ...], base: str, re
 
 
 def _probe(ask: Inquiry, keep: tuple[int, ...], base: str, rest: str, samples: tuple[str, ...], **more: object):  # type: ignore[no-untyped-def]
-    return ask.whole(samples, patches=(), keep=keep, engine=ask.ctx.engine_info.typed, written=base, rest=rest, **more)
+    return ask.kept(samples, keep, engine=ask.ctx.engine_info.typed, written=base, rest=rest, **more)
 
 
 def _list_lost(lost: tuple[str, ...]) -> str:

@@ -13,7 +13,7 @@ from engines.search import works
 from engines.search.alike import Alike, find_alike, say_alike, widen_culprit
 from engines.search.alike import make_culprits as alike_culprits
 from engines.search.cost import Plan, Size, Work
-from engines.search.cured import feed_of, measure_cured, rights_itself
+from engines.search.cured import feed_of, has_own_share, measure_cured, rights_itself
 from engines.search.fresh import Seen, confirm_in_fresh_builds, probe_case
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.remedy import list_cured
@@ -90,7 +90,12 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     # What does not build gives no values that could be patched; and where the whole model is cured, none need be.
     patchable = not ctx.check and ask.signature.kind != "build" and not remedy
     patches, keep, fits = (yield from walk_forward(ask, case, params.most_patches)) if patchable else ((), (), True)
-    if not fits and ctx.can("keep"):
+    righted: tuple[int, ...] = ()
+    cut_off = patches
+    if patches and not ctx.can("keep") and has_own_share(case):
+        # Its nodes are computed by the reference, for the reason that is told below.
+        righted, patches = keep, ()
+    elif not fits and ctx.can("keep"):
         patches = ()  # its values cannot be fed: the next round keeps its nodes in FP32 instead
         keep = yield from widen_kept(ask, keep, params.most_patches)
     elif patches and (yield from rights_itself(ask, case)):
@@ -115,8 +120,12 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         culprit = msgspec.structs.replace(culprit, keep=ranges.encode(remedy), also=_also(ask, case, remedy))
         patched = findings.workaround.error if findings.workaround else None
     elif patchable and not (findings.optimizers or findings.options or findings.tactics):
-        cured = () if patches else keep
-        after, patched, still = yield from measure_cured(ask, after, patches, cured)
+        cured = () if patches or righted else keep
+        after, patched, still = yield from measure_cured(ask, after, patches, cured, righted)
+        if righted and patched is None:
+            patches = cut_off  # the engine runs no such part
+            culprit = msgspec.structs.replace(culprit, patches=ranges.encode(patches))
+            after, patched, still = yield from measure_cured(ask, after, patches, ())
         if still and cause.beyond and not known and ctx.can("keep"):
             room = params.most_culprits - len(findings.culprits) - 1
             others = yield from find_alike(
@@ -370,7 +379,7 @@ SPEC = StepSpec(
     plan=_plan,
     needs=(BUILDS_MODELS,),
     exclusive=True,
-    sets=("case", "culprits", "patches", "keep"),
+    sets=("case", "culprits", "patches", "righted", "keep"),
     makes=("confirmed",),
     ends=(End("confirmed", False, "unresolved"),),
     labels={

@@ -174,7 +174,7 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         return kept
     yield Note(f"{LOOKS} runs with {len(kept.keep)} nodes in FP32")
     runs = max(LOOKS, ask.findings.looks)
-    m = yield from asked(ask.whole(list_feeds(ask.findings), patches=(), keep=kept.keep, runs=runs, exclusive=True))
+    m = yield from asked(ask.kept(list_feeds(ask.findings), kept.keep, runs=runs, exclusive=True))
     # What the set is known not to cure, it need not cure here.
     failures = count_failed_runs(m, ask.criterion) if m.status == "ok" and kept.samples_ok == kept.samples_n else 0
     if not failures:

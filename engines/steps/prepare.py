@@ -117,7 +117,7 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
             controls = yield from can_pass(ctx, locked)
             intake.refuse_helpless(controls)
     locked = yield from open_bodies(ctx, locked)
-    if locked.signature is not None and (locked.patches or locked.keep):
+    if locked.signature is not None and (locked.patches or locked.keep or locked.righted):
         locked = yield from _later_round(ctx, locked, chosen)
     return locked
 
@@ -132,6 +132,7 @@ def _later_round(ctx: StepContext, findings: Findings, chosen: str) -> Sub[Findi
             samples=(chosen,) if chosen else list_feeds(findings),
             candidate=Candidate(severed=findings.patches),
             keep=findings.keep,
+            righted=findings.righted,
         )
     )
     if cured.status != "ok" or not judge_whole(cured, rule).failed:

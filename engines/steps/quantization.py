@@ -134,7 +134,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
             "keep": [KeptNode(n) for n in ask.names(kept.keep)],
             "bundle": [Saved("workaround", kept.files)] if kept.files else [],
         },
-        decisive={"workaround": (ask.whole(list_feeds(findings), patches=(), keep=kept.keep),)} if workaround else {},
+        decisive={"workaround": (ask.kept(list_feeds(findings), kept.keep),)} if workaround else {},
     )
 
 

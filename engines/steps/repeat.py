@@ -155,7 +155,7 @@ def _finish_cured(ask: Inquiry, found: remedy.Remedy, base: RepeatOutcome) -> Fi
             "keep": [{"node": n} for n in ask.names(found.keep)],
             "bundle": [{"role": "workaround", "files": found.files}] if found.files else [],
         },
-        decisive={"workaround": (ask.whole(everywhere, patches=(), keep=found.keep),)},
+        decisive={"workaround": (ask.kept(everywhere, found.keep),)},
     )
 
 

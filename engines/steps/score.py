@@ -103,7 +103,7 @@ def _list_ways(ask: Inquiry) -> Sub[list[_Way]]:
         for keep, chosen in sorted(sets.items(), key=lambda item: len(ranges.decode(item[0]))):
             nodes = ranges.decode(keep)
             what = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'} in FP32"
-            probe = ask.whole(feeds, engine=cure.engine, patches=(), keep=nodes)
+            probe = ask.kept(feeds, nodes, engine=cure.engine)
             found.append(_Way(what, "precision", probe, chosen))
         if not cure.keep:
             probe = ask.plain(feeds, engine=cure.engine, forbid=cure.forbid)

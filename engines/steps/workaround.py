@@ -272,7 +272,7 @@ def _try_casts(ask: Inquiry) -> Sub[str]:
         return ""
     size = f"the {len(keep)} nodes of the {'case' if len(ask.findings.culprits) == 1 else 'cases'}"
     yield Note(f"casts in the model around {size}")
-    m = yield from asked(ask.whole(list_feeds(ask.findings), patches=(), keep=keep))
+    m = yield from asked(ask.kept(list_feeds(ask.findings), keep))
     if m.status != "ok":
         return f"Casts in the model could not be tried: {m.message}"
     error = worst(m.results, ask.criterion)[2]
@@ -353,13 +353,7 @@ def _probe_applied(ask: Inquiry, chosen: Workaround) -> Measure:
     if chosen.kind == BARRIER:
         tensors = {ask.index.by_name[name] for name in chosen.switched_off if name in ask.index.by_name}
         return ask.plain(list_feeds(ask.findings), rewrite=BARRIER, rewrite_at=ranges.encode(tensors))
-    return ask.whole(
-        list_feeds(ask.findings),
-        engine=chosen.engine,
-        patches=(),
-        keep=ranges.decode(chosen.keep),
-        forbid=chosen.forbid,
-    )
+    return ask.kept(list_feeds(ask.findings), ranges.decode(chosen.keep), engine=chosen.engine, forbid=chosen.forbid)
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:

@@ -131,4 +131,6 @@ def built_for(probe: AnyProbe) -> bytes:
     """What a worker has to build for the probe, as far as two probes can share it."""
     if not isinstance(probe, Measure):
         return b""
-    return _encoder.encode((probe.model, probe.engine, probe.candidate, probe.keep, probe.marks, probe.attempt))
+    return _encoder.encode(
+        (probe.model, probe.engine, probe.candidate, probe.keep, probe.righted, probe.marks, probe.attempt)
+    )

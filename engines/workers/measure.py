@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -27,6 +27,7 @@ from engines.workers import artifact_files, captures, variation, workaround_mode
 from engines.workers.histograms import summarize_values
 from engines.workers.nudge import nudged_feeds, nudged_weights
 from engines.workers.part import Array, Feed, Part, Say, arrays_by_id, feeds_by_name
+from engines.workers.righting import right_nodes, sever_righted
 
 WRITTEN = "worked-around.onnx"
 _KEPT_BUILDS = 4
@@ -64,6 +65,8 @@ def _weigh_ready(ready: _Ready) -> int:
 
 _builds: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
 _slices: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
+# Apart from what is run with them: that may not be closed meanwhile.
+_stages: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
 
 
 def forget_builds() -> None:
@@ -71,6 +74,7 @@ def forget_builds() -> None:
     _cuts.clear()
     _builds.clear()
     _slices.clear()
+    _stages.clear()
 
 
 def measure(probe: Measure, store: Store, progress: Say) -> Measurement:
@@ -90,9 +94,10 @@ class _Measuring:
     """One Measure probe on its way."""
 
     def __init__(self, probe: Measure, store: Store, progress: Say) -> None:
-        self.probe, self.store, self.progress = probe, store, progress
+        self.store, self.progress = store, progress
         self.model = load.load(store, probe.model)
         self.index = self.model.index
+        self.probe = probe = sever_righted(self.index, probe) if probe.righted else probe
         self.engine = captures.make_engine(probe.engine)
         self.part = Part(store, self.model, probe.candidate, probe.inputs, probe.reference, progress)
         self.keep = frozenset(range(len(self.index.nodes)) if probe.keep == ALL else decode(probe.keep))
@@ -126,6 +131,7 @@ class _Measuring:
             feed = self.part.feed(sample)
             if self.probe.feed == "stored":
                 self._round_as_stored(feed)
+            self._right(feed)
             expected = (
                 self.part.expected(sample, feed, (*self.part.judged, *self.marks))
                 if count and not self.probe.vary
@@ -153,6 +159,8 @@ class _Measuring:
             compared: list[SampleResult] = []
             for run in range(count):
                 self.progress("running" if count == 1 else f"running {run + 1} of {count}")
+                if run:
+                    self._right(feed)
                 actual = self._run(ready, feed, run)
                 if run == 0:
                     first = actual
@@ -205,11 +213,11 @@ class _Measuring:
             self.notes.append(f"{len(skipped)} tensors hold sequences and cannot be observed.")
         return tuple(sorted(wanted.difference(self.part.judged, skipped)))
 
-    def _round_as_stored(self, feed: Feed) -> None:
-        """Round cut tensors as the engine would have stored them. What a kept node hands to a kept node stays FP32."""
+    def _round_as_stored(self, feed: Feed, tensors: Iterable[int] = ()) -> None:
+        """Round cut tensors, or these, as the engine would have stored them. What a kept node hands to a kept node stays FP32."""
         storage = load.np_dtype(self.engine.info.storage)
         inside = set(self.part.nodes)
-        for t, value in feed.arrays.items():
+        for t, value in {t: feed.arrays[t] for t in tensors or feed.arrays if t in feed.arrays}.items():
             info = self.index.tensors[t]
             if info.kind == "input" or not _is_wider(value.dtype, storage):
                 continue
@@ -223,6 +231,44 @@ class _Measuring:
                 feed.rounded[info.name] = distance
             if overflows:
                 feed.unrepresentable.append(info.name)
+
+    def _right(self, feed: Feed) -> None:
+        """Feed what the righted nodes make of what the engine gives them now."""
+        if not self.probe.righted:
+            return
+        self.progress("computing nodes by the reference")
+        feed.righted = right_nodes(self.index, self.probe, feed, self._run_stage)
+        feed.arrays |= {t: a for t, a in feed.righted.items() if t in feed.arrays}
+        names = {self.index.tensors[t].name for t in feed.righted}
+        feed.exact = {t: a for t, a in feed.exact.items() if t not in feed.righted}
+        feed.rounded = {name: lost for name, lost in feed.rounded.items() if name not in names}
+        feed.unrepresentable = [name for name in feed.unrepresentable if name not in names]
+        if self.probe.feed == "stored":
+            self._round_as_stored(feed, feed.righted)
+
+    def _run_stage(self, spec: str, candidate: Candidate, fed: Mapping[int, Array]) -> dict[int, Array]:
+        """What a part gives on the engine under test, or on the reference. Raises ``EngineFault``, ``ReferenceFailed``."""
+        probe = self.probe
+        part = Part(self.store, self.model, candidate, probe.inputs, probe.reference, self.progress)
+        needed = {t: fed[t] for t in part.needed}
+        constants = {t: needed.pop(t) for t in sorted(part.constants(needed))}
+        under_test = spec == probe.engine
+        choices: dict[str, Any] = (
+            {"attempt": probe.attempt, "force": probe.force, "forbid": probe.forbid} if under_test else {}
+        )
+        question = (captures.make_engine(spec).info.fingerprint, spec, probe.model, candidate, choices)
+
+        def make() -> _Ready:
+            piece = part.cut(needed, constants)
+            return _Ready(piece, part.build(spec, piece, needed, **choices), 0.0)
+
+        try:
+            ready = _stages.get(_build_key(question, needed, constants), make)
+            return arrays_by_id(ready.part, ready.built.run(feeds_by_name(ready.part, needed)))
+        except EngineFault as error:
+            if under_test:
+                raise
+            raise captures.ReferenceFailed(f"The reference cannot run a part of the model: {error}") from error
 
     def _row_span(self, sample: str) -> int:
         """Rows up to which one build serves this sample, its rows alone and all of them together; 0: it serves what is fed.
@@ -318,7 +364,8 @@ class _Measuring:
         begun = time.monotonic()
         got = ready.built.run(feeds_by_name(ready.part, arrays))
         self.run_seconds += time.monotonic() - begun
-        return arrays_by_id(ready.part, got)
+        given = arrays_by_id(ready.part, got)
+        return {t: feed.righted.get(t, a) for t, a in given.items()}
 
     def _vary_way(self, ready: _Ready, sample: str, feed: Feed) -> variation.Varied:
         assert self.probe.vary

@@ -22,6 +22,7 @@ DECLARATION = Declaration(
         Option("ops", "list", (), "Only where nodes of all these operators are present, joined with +."),
         Option("nodes", "list", (), "Only where all nodes with these names are present, joined with +."),
         Option("size", "str", "0.5", "wrong: results times 1 + size; shifted: results plus size; inf and nan are allowed."),
+        Option("also", "list", (), "wrong: further nodes, each by its NAME*SIZE, joined with +."),
         Option("rate", "float", 1.0, "How often, 0 to 1: drawn by seed and attempt, with per=run by run.", least=0, most=1),
         Option("per", "str", "build", "Whether a build or each run of it is drawn.", ("build", "run")),
         Option("seed", "int", 1, "Of the draws.", least=0),

@@ -42,6 +42,7 @@ class Fault(msgspec.Struct, frozen=True):
     ops: tuple[str, ...]
     nodes: tuple[str, ...]
     size: float
+    also: tuple[str, ...]
     rate: float
     per: str
     seed: int
@@ -64,6 +65,17 @@ class Fault(msgspec.Struct, frozen=True):
         ours = [n for n in graph.node if n.op_type in self.ops or n.name in self.nodes]
         between = {t for n in ours for t in n.output} & {t for n in ours for t in n.input}
         return bool(between & {o.name for o in graph.output})
+
+    def bends(self) -> bool:
+        return self.fault in ("wrong", "shifted")
+
+    def bend_also(self, model: onnx.ModelProto) -> onnx.ModelProto:
+        """The model with the further nodes that it has made wrong; itself where it has none."""
+        for name, size in (text.rsplit("*", 1) for text in self.also):
+            at = next((i for i, n in enumerate(model.graph.node) if n.name == name), -1)
+            if at >= 0:
+                model = bend_node(model, at, msgspec.structs.replace(self, fault="wrong", size=float(size)))
+        return model
 
     def drawn(self, attempt: int, run: int) -> bool:
         """Whether it happens this time: the same for the same seed, attempt and (``per=run``) run."""
@@ -114,14 +126,13 @@ class Faulty:
         if self._armed and fault.at == "build" and fault.drawn(request.attempt, 0):
             strike_process(fault)
         self._right = Session(self.model, request.weights_dir, Settings())
-        self._wrong = (
-            Session(bend_node(self.model, place, fault), request.weights_dir, Settings())
-            if self._armed and fault.fault in ("wrong", "shifted")
-            else self._right
-        )
+        bent = fault.bend_also(self.model)
+        bent = bend_node(bent, fault.place(bent.graph), fault) if self._armed and fault.bends() else bent
+        self._wrong = Session(bent, request.weights_dir, Settings()) if bent is not self.model else self._right
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
-        hit = self._armed and self._fault.at == "run" and self._fault.drawn(self._attempt, self._runs)
+        armed = self._armed or self._wrong is not self._right
+        hit = armed and self._fault.at == "run" and self._fault.drawn(self._attempt, self._runs)
         self._runs += 1
         if hit:
             strike_process(self._fault)
@@ -205,7 +216,9 @@ def bend_node(model: onnx.ModelProto, place: int, fault: Fault) -> onnx.ModelPro
     for i, name in enumerate(node.output):
         if name and types.get(name) == onnx.TensorProto.FLOAT:
             node.output[i] = fresh(f"{name}__right")
-            added.append(onnx.helper.make_node(op, [node.output[i], operand], [name], name=fresh("fake__fault")))
+            added.append(
+                onnx.helper.make_node(op, [node.output[i], operand], [name], name=fresh(f"fake__fault_of_{name}"))
+            )
     later = [*graph.node][place + 1 :]
     del graph.node[place + 1 :]
     graph.node.extend([*added, *later])

@@ -57,6 +57,7 @@ class Simulated(msgspec.Struct, kw_only=True):
     ``shy``       tensors whose watching cures everything.
     ``rare``, ``every``  what nodes add on every so-manieth of the samples that are made near the given ones, beside what they add
                   on the given one that it is near.
+    ``keeps``     whether it can keep single nodes in higher precision.
     ``unanswered``, ``missed``  the questions that broke, and those whose runs did not show a fault that was there.
     """
 
@@ -73,6 +74,7 @@ class Simulated(msgspec.Struct, kw_only=True):
     shy: frozenset[int] = frozenset()
     rare: Mapping[int, float] = {}
     every: int = 8
+    keeps: bool = True
     unanswered: int = 0
     missed: int = 0
     asked: dict[str, Any] = {}
@@ -97,7 +99,8 @@ class Simulated(msgspec.Struct, kw_only=True):
         return msgspec.structs.replace(found, signature=sign_failure(worst, RULE, worst.sample), sample=worst.sample)
 
     def context(self, **rest: Any) -> StepContext:
-        info = {"precision": "fp16", "storage": "float16", "capabilities": {"mark": PRESENT, "keep": PRESENT}}
+        able = {"mark": PRESENT, "keep": PRESENT} if self.keeps else {"mark": PRESENT}
+        info = {"precision": "fp16", "storage": "float16", "capabilities": able}
         return StepContext(
             engine="e",
             reference="r",
@@ -123,7 +126,7 @@ class Simulated(msgspec.Struct, kw_only=True):
         rng = random.Random(hashlib.sha256(f"{self.seed}{question}".encode()).digest())
         if probe.engine == "r":
             return Measurement(results=tuple(self._result(probe, s, False) for s in probe.samples))
-        plain = probe.candidate.nodes == ranges.ALL and not probe.marks and not probe.keep
+        plain = probe.candidate.nodes == ranges.ALL and not probe.marks and not probe.keep and not probe.righted
         if not plain and rng.random() < self.broken:
             self.unanswered += 1
             return rng.choice(BROKEN)
@@ -148,7 +151,7 @@ class Simulated(msgspec.Struct, kw_only=True):
         inside = set(node_ids(index, candidate))
         severed = set(severed_of(index, candidate))
         keep = frozenset(ranges.decode(probe.keep))
-        errors = self._whole(sample, inside, severed, keep) if wrong else {}
+        errors = self._whole(sample, inside, severed, keep, frozenset(ranges.decode(probe.righted))) if wrong else {}
         judged = outputs_of(index, candidate)
         effect: tuple[Score, ...] = ()
         if probe.effect:
@@ -165,6 +168,7 @@ class Simulated(msgspec.Struct, kw_only=True):
         inside: set[int] | None = None,
         severed: set[int] | frozenset[int] = frozenset(),
         keep: frozenset[int] = frozenset(),
+        righted: frozenset[int] = frozenset(),
     ) -> dict[int, float]:
         """Tensor -> error, with right values fed to what stands at the border."""
         errors: dict[int, float] = {}
@@ -172,7 +176,8 @@ class Simulated(msgspec.Struct, kw_only=True):
             if inside is not None and node.id not in inside:
                 continue
             read = max((errors.get(t, 0.0) for t in node.reads if t not in severed), default=0.0)
-            own = 0.0 if node.id in keep - self.stubborn else self._added(sample).get(node.id, 0.0)
+            assert self.keeps or not keep, "it keeps no nodes"
+            own = 0.0 if node.id in (keep - self.stubborn) | righted else self._added(sample).get(node.id, 0.0)
             broken = node.id in self.fragile and read > RULE.tolerance
             errors[node.outputs[0]] = 10.0 if broken else min(10.0, self.gain.get(node.id, 1.0) * read + own)
         return errors

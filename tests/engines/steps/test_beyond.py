@@ -1,8 +1,11 @@
 """Accused and curing agree in the end: whole routes of the shipped flow over planted culprits."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,6 +54,19 @@ def test_a_culprit_that_the_first_one_hides_is_named_too() -> None:
     assert set(ranges.decode(findings.workaround.keep)) == {3, 8}
     assert not findings.workaround.outside
     assert route[-1] in ("worked-around", "works")
+
+
+@pytest.mark.parametrize("added", [{3: 0.05, 8: 0.5}, {1: 0.05, 11: 0.5}, {2: 0.05, 6: 0.2, 9: 0.5}])
+def test_a_culprit_that_the_first_one_hides_is_named_on_engines_that_keep_no_nodes(added: dict[int, float]) -> None:
+    """ONNX Runtime, commands: what is accused is computed by the reference, from what the engine gives it."""
+    engine = Simulated.single(graph(CHAIN), added, keeps=False)
+    findings, route = follow(engine)
+    assert accused(findings) == set(added)
+    assert set(ranges.decode(findings.righted)) == set(added)
+    assert not findings.patches
+    assert route.count("minimal-case") == len(added)
+    watched = [q for q in engine.asked if "'marks'" in q and "'nodes'" not in q]
+    assert any("'righted'" in q for q in watched), "the next round looks at what is left"
 
 
 def test_two_independent_culprits_are_named_where_the_first_search_stopped_at_one() -> None:
@@ -130,3 +146,47 @@ def test_what_is_said_of_nodes_that_cure_beyond_what_is_accused(
 
 def test_the_steps_of_the_route_may_set_what_they_set() -> None:
     assert {"sought", "keep", "patches"} <= set(STEPS["workaround"].sets)
+
+
+def chain_of_rows(path: Path) -> Path:
+    """Ten nodes in a row on a matrix; none of them forgets the size of what it reads."""
+    ops = ["Abs", "Relu", "Abs", "Identity", "Relu", "Abs", "Relu", "Identity", "Abs", "Relu"]
+    names = [f"/at{i}" for i in range(len(ops))]
+    tensors = ["x", *(f"t{i}" for i in range(len(ops) - 1)), "y"]
+    nodes = [
+        onnx.helper.make_node(op, [a], [b], name=name)
+        for op, name, a, b in zip(ops, names, tensors, tensors[1:], strict=False)
+    ]
+    shape = [2, 8]
+    graph = onnx.helper.make_graph(
+        nodes, "rows",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, shape)],
+    )  # fmt: skip
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("late", "early"), [("/at7", "/at2"), ("/at9", "/at3")], ids=["a node between", "the last node"]
+)
+def test_two_planted_faults_on_a_real_engine_that_keeps_no_nodes(
+    open_model: Any, tmp_path: Path, late: str, early: str
+) -> None:
+    """Right values put in after the later one, which is larger, would take what the earlier one made with them."""
+    inputs = tmp_path / "x.npz"
+    np.savez(inputs, x=np.random.default_rng(0).standard_normal((2, 8)).astype(np.float32))
+    fault = f"fake:fault=wrong,nodes={late},size=0.5,also={early}*0.05"
+    session = open_model(chain_of_rows(tmp_path / "m.onnx"), fault, (inputs,))
+    assert not session.context().can("keep")
+    node, route = "reproduce", []
+    while node in FLOW.nodes and len(route) < 20:
+        route.append(node)
+        step = FLOW.nodes[node].step
+        done = session.step(step.use, **step.with_).finish
+        said = msgspec.to_builtins(done.outcome)
+        print(node, said.get("message"), done.findings.suspects)
+        node = destination(FLOW.nodes[node].answers[recommend(FLOW.nodes[node], said).answer], said)
+    assert {n for c in session.findings.culprits for n in c.case.nodes} == {early, late}, route
+    assert session.findings.culprits[0].case.nodes == (late,), "the larger one first"
+    assert not session.findings.patches

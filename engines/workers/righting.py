@@ -1,0 +1,47 @@
+"""Some nodes of a candidate computed by the reference, from what the engine gives them in that very run.
+
+So a culprit is cured by its own share only: errors that the engine made before it stay in what it hands on. This needs nothing of
+an engine but that it runs parts of a model.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from engines.graph.cut import node_ids
+from engines.graph.index import GraphIndex
+from engines.graph.ranges import decode, encode
+from engines.graph.righted import order_stages
+from engines.probe import Candidate, Measure
+from engines.workers.part import Array, Feed
+
+# What these nodes give on the engine of that spec, at these tensors, fed with these values.
+Run = Callable[[str, Candidate, Mapping[int, Array]], dict[int, Array]]
+
+
+def sever_righted(index: GraphIndex, probe: Measure) -> Measure:
+    """The probe whose candidate is fed what righted nodes give, in place of what the engine computes there."""
+    made = {t for n in decode(probe.righted) for t in index.nodes[n].outputs}
+    severed = encode(made.union(decode(probe.candidate.severed)))
+    return msgspec.structs.replace(probe, candidate=msgspec.structs.replace(probe.candidate, severed=severed))
+
+
+def right_nodes(index: GraphIndex, probe: Measure, feed: Feed, run: Run) -> dict[int, Array]:
+    """Tensor id -> what the reference makes of it, for each that the righted nodes hand on. ``probe``: as ``sever_righted`` gives
+    it; ``feed``: of its candidate."""
+    nodes, righted = node_ids(index, probe.candidate), decode(probe.righted)
+    outputs = {t for n in righted for t in index.nodes[n].outputs}
+    fed = {t: a for t, a in {**feed.constants, **feed.arrays}.items() if t not in outputs}
+    made: dict[int, Array] = {}
+    for group in order_stages(index, nodes, righted):
+        needs, leaves = index.boundary(group)
+        if wanted := [t for t in needs if t not in fed]:
+            fed |= run(probe.engine, _candidate(index.ancestors(wanted, stop=fed), wanted), fed)
+        given = run(probe.reference, _candidate(group, leaves), fed)
+        fed |= given
+        made |= given
+    return made
+
+
+def _candidate(nodes: Iterable[int], outputs: Iterable[int]) -> Candidate:
+    return Candidate(nodes=encode(nodes), outputs=encode(outputs))
