@@ -73,6 +73,7 @@ class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     spread: bool = False  # no node makes most of the error
     largest_part: float | None = None  # where it is spread: the largest share of it that an eighth of the model makes
     harmless: int = 0  # bad tensors whose error reaches no output
+    left: int = 0  # suspects that were not asked about in every way, as the step was ended
     groups: int = 0  # layers of the built engine that stand for several nodes, where it tells
     group: str = ""  # what it computes together with the culprit
     profile: str = ""  # error by depth, log10, as a sparkline-ready comma list
@@ -91,6 +92,7 @@ class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     injected: int = 8  # nodes that are given their true values where none carries the failure
     quiet: int = 8  # nodes before the first bad tensor whose small error may grow
     splits: int = 5  # how often a batch that cannot run is halved
+    budget: int = 0  # suspects whose effect is asked for before the step ends with what it has; 0: all
 
 
 class TensorRow(msgspec.Struct, frozen=True):
@@ -148,14 +150,14 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     observer = "reproduces" if seen.failing else ("improves" if seen.ran else "cannot-run")
     rows = {t: _make_row(ask, t, s) for t, s in seen.inherited.items()}
     suspects: tuple[Suspect, ...] = ()
-    harmless = 0
+    harmless = left = 0
     if observer == "reproduces":
         added = yield from _measure_added(ask, params, seen)
         for t, (stored, exact) in added.items():
             row = rows.get(t) or _make_row(ask, t, None)
             own, exactly = badness(stored, ask.criterion), _badness_or_none(exact, ask)
             rows[t] = msgspec.structs.replace(row, added=own, added_exact=exactly)
-        suspects, verdicts = yield from _accuse(ask, params, seen, added)
+        suspects, verdicts, left = yield from _accuse(ask, params, seen, added)
         harmless = sum(reason == "harmless" for reason in verdicts.values())
         for node, reason in verdicts.items():
             for t in ask.index.nodes[node].outputs:
@@ -163,7 +165,7 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
                     rows[t] = msgspec.structs.replace(rows[t], harmless=reason == "harmless")
         for s in suspects:
             rows[s.tensor] = msgspec.structs.replace(rows[s.tensor], effect=s.effect)
-    shares = (yield from _measure_shares(ask, suspects)) if observer == "reproduces" else ()
+    shares = (yield from _measure_shares(ask, suspects)) if observer == "reproduces" and not left else ()
     spread = _is_spread(shares)
     if spread:
         suspects = ()  # each of them is one of many alike
@@ -191,12 +193,14 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
         spread=spread,
         largest_part=max(shares) if spread else None,
         harmless=harmless,
+        left=left,
         profile=profile_by_depth([r.error for r in table if r.error is not None]),
         groups=len(groups),
         group=_say_joined(ask, top, joined),
         reason=seen.reason,
         message=_message(observer, top, max(shares) if spread else None, ask, table, seen)
         + _say_watched(seen)
+        + _say_left(left)
         + say_left_out(ask.index, len(seen.skipped)),
     )
     return Finish(
@@ -345,12 +349,13 @@ def _worst_of(ask: Inquiry, m: Measurement) -> dict[str, Score]:
 
 def _accuse(
     ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[int, tuple[Score, Score | None]]
-) -> Sub[tuple[tuple[Suspect, ...], dict[int, str]]]:
+) -> Sub[tuple[tuple[Suspect, ...], dict[int, str], int]]:
     """Transplant the error of each node that adds any, worst first, into the clean reference run; rank by what arrives.
 
     Where no node alone moves the outputs, nodes that amplify the rounding of their inputs are tried together with what
     made those inputs: a cancellation is wrong by all the rounding that leads to it. Then nodes that lead to the first bad tensor
-    and are right to a tenth of what is allowed: an epsilon that a converter changed.
+    and are right to a tenth of what is allowed: an epsilon that a converter changed. The last value: how many of the suspects
+    were not asked about, or not in every way, as the budget was spent.
     """
     index, criterion = ask.index, ask.criterion
 
@@ -372,10 +377,25 @@ def _accuse(
     quiet = [n for n in ranked if n in leading - telling][: params.quiet]
     suspects: list[Suspect] = []
     verdicts: dict[int, str] = {}
+    asked_for = 0  # suspects, with those that are asked for again in a larger group
+
+    left = 0
+
+    def while_asked(of: Sequence[int]) -> Iterable[int]:
+        """Those for which the budget is not spent yet."""
+        nonlocal left
+        for at, n in enumerate(of):
+            if 0 < params.budget <= asked_for:
+                left = max(left, len(of) - at)
+                return
+            yield n
 
     def measured(n: int, group: tuple[int, ...], at_least: float = SHARE) -> Sub[Suspect | None]:
         """The suspect with the effect of its group's error, None where that is not this part of the failure."""
-        yield Note(f"does the error of {ask.names([n])[0]} reach the outputs?", expected=len(nodes) - len(verdicts))
+        nonlocal asked_for
+        text = f"does the error of {ask.names([n])[0]} reach the outputs?"
+        yield Note(text, expected=max(1, len(nodes) - len(verdicts)), best=0, tried=asked_for)
+        asked_for += 1
         outputs = [t for t in index.nodes[n].outputs if t in added]
         candidate = ask.candidate(group, outputs=outputs)
         m: Measurement = yield from ask.repeated(lambda attempt: ask.ask(candidate, attempt=attempt), ask.verdict)
@@ -400,10 +420,10 @@ def _accuse(
             nonfinite=stored.new_nonfinite > 0,
         )
 
-    for n in nodes:
+    for n in while_asked(nodes):
         found = yield from measured(n, (n,))
         suspects += [found] if found is not None else []
-    for n in nodes if not suspects else ():
+    for n in while_asked(nodes if not suspects else ()):
         group: tuple[int, ...] = (n,)
         for _ in range(params.levels if amplifies(worst[n]) else 0):
             group = tuple(sorted({*group, *_producers(index, group)}))
@@ -411,18 +431,18 @@ def _accuse(
             if found is not None:
                 suspects.append(found)
                 break
-    for n in quiet if not suspects else ():
+    for n in while_asked(quiet if not suspects else ()):
         found = yield from measured(n, (n,))
         suspects += [found] if found is not None else []
-    for n in nodes[: params.injected] if not suspects else ():
+    for n in while_asked(nodes[: params.injected] if not suspects else ()):
         # Nothing carries a tenth of the failure through a right engine: which node, given its true values, makes this one right?
         yield Note(f"is the model right once {ask.names([n])[0]} is?")
         outputs = {t for t in index.nodes[n].outputs if t >= 0}
         cured = yield from asked(
             ask.whole((ask.findings.sample,), patches=outputs | set(ranges.decode(ask.findings.patches)))
         )
-        left = judge.worst(judge.worst_run(cured, criterion).results, criterion)[2]
-        if cured.status != "ok" or left > max(limit(criterion, ""), SHARE * min(ask.signature.error, LARGE)):
+        remains = judge.worst(judge.worst_run(cured, criterion).results, criterion)[2]
+        if cured.status != "ok" or remains > max(limit(criterion, ""), SHARE * min(ask.signature.error, LARGE)):
             continue
         group = (n,)
         for _ in range(params.levels):
@@ -431,7 +451,7 @@ def _accuse(
                 suspects.append(found)
                 break
             group = tuple(sorted({*group, *_producers(index, group)}))
-    return _accused_first(suspects), verdicts
+    return _accused_first(suspects), verdicts, left
 
 
 def _can_be_fed(index: GraphIndex, node: int) -> bool:
@@ -552,6 +572,14 @@ def _message(
     )
 
 
+def _say_left(left: int) -> str:
+    """That not every suspect was asked about, one sentence with a space in front."""
+    if not left:
+        return ""
+    others = f"{left} more suspects were" if left > 1 else "one more suspect was"
+    return f" The step was ended here: {others} not asked about, so another node may add more."
+
+
 def _say_watched(seen: _Watched) -> str:
     """How the tensors were watched where it matters, one sentence with a space in front."""
     how = {"debug": "by a listener (observe=debug)", "unfused": "by a listener, layers fused as ever (observe=unfused)"}
@@ -644,6 +672,7 @@ SPEC = StepSpec(
         "group": "computed together with it",
         "spread": "spread over many layers",
         "harmless": "wrong but harmless",
+        "left": "suspects not asked about",
     },
     json=_json,
 )

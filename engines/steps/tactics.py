@@ -28,6 +28,8 @@ from engines.steps.prepare import prepare_findings
 # Switches that can each do the same harm, one put aside after another: three do for LayerNorm with keepdims=0 (docs/causes.md).
 # Beyond six, the rest is told as "others break it too".
 MOST_GUILTY = 6
+# Builds before there is a search that could be ended: everything on, and everything off.
+ENDS = 2
 
 
 class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +41,7 @@ class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):
     good: int = 0  # builds that passed
     bad: int = 0  # builds that failed
     kind: Literal["optimizer", "option", "tactic", "none"] = "none"  # what the suspects are
+    stopped: bool = False  # the search was ended before it was through
     message: str = ""
 
 
@@ -54,6 +57,7 @@ class SwitchedBuild(msgspec.Struct, frozen=True):
 # Ten builds show both kinds with 95 % where between 26 and 74 % fail; rarer ones are what ``repeat`` counts.
 class TacticsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builds: int = 10  # for engines whose builds choose tactics
+    budget: int = 0  # builds of the search among switches before it ends with the fewest so far; 0: as many as it needs
 
 
 def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
@@ -67,12 +71,12 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
         if chosen.outcome.good or not chosen.outcome.bad or not can.names:
             return chosen
         # Every build fails, so there is no good one to compare kernels with; its options can still be switched.
-        return (yield from _search_switches(ctx, findings, can))
+        return (yield from _search_switches(ctx, findings, can, params.budget))
     if ctx.check or not can.names:
         reason = ctx.reason("optimizers") or "this engine has none to switch"
         why = "an external check chooses its own engine" if ctx.check else reason
         return Finish(TacticsOutcome(message=f"No optimizers can be searched: {why.rstrip('.')}."), findings)
-    return (yield from _search_switches(ctx, findings, can))
+    return (yield from _search_switches(ctx, findings, can, params.budget))
 
 
 def compare_builds(ctx: StepContext, findings: Findings, builds: int) -> Steps[TacticsOutcome]:
@@ -88,7 +92,7 @@ def compare_builds(ctx: StepContext, findings: Findings, builds: int) -> Steps[T
     return Finish(found, after, tables=tried.tables, decisive=tried.decisive)
 
 
-def _search_switches(ctx: StepContext, findings: Findings, can: Switches) -> Steps[TacticsOutcome]:
+def _search_switches(ctx: StepContext, findings: Findings, can: Switches, budget: int) -> Steps[TacticsOutcome]:
     every = can.names
     kinds = [k for k, there in (("optimizers", can.optimizers), ("options", can.options)) if there]
     things, thing = " and ".join(kinds), kinds[0][:-1] if len(kinds) == 1 else "optimizer or option"
@@ -99,7 +103,9 @@ def _search_switches(ctx: StepContext, findings: Findings, can: Switches) -> Ste
         """The verdict on the whole model with only these on."""
         chosen = frozenset(on)
         if chosen not in asked:
-            yield Note(f"{len(chosen)} of {len(every)} {things} on")
+            # With all on and none on the search begins: from then on it may be ended.
+            tried = len(asked) if len(asked) >= ENDS else -1
+            yield Note(f"{len(chosen)} of {len(every)} {things} on", best=0, tried=tried)
             question = probe_whole(
                 ctx,
                 findings,
@@ -135,7 +141,13 @@ def _search_switches(ctx: StepContext, findings: Findings, can: Switches) -> Ste
         why = without.detail or f"it fails with {'each of them' if len(kinds) > 1 else f'every {thing}'} off too"
         return Finish(counted(False, f"No {thing} is to blame: {why.rstrip('.')}."), findings)
 
+    stopped = False
+
     def still_fails(on: tuple[str, ...]) -> Sub[Verdict]:
+        nonlocal stopped
+        if 0 < budget <= len(asked) and frozenset(on) not in asked:
+            stopped = True
+            return Verdict("unresolved", detail="the search was ended")
         return (yield from with_on(on))
 
     # The smallest failing set holds the guilty ones and what enables them. Where others can do the same harm, switching these off
@@ -144,17 +156,18 @@ def _search_switches(ctx: StepContext, findings: Findings, can: Switches) -> Ste
     enablers: tuple[str, ...] = ()
     left, necessary = every, False
     verdict = whole_model
-    while not necessary and len(guilty) < MOST_GUILTY:
+    while not necessary and not stopped and len(guilty) < MOST_GUILTY:
         needed: tuple[str, ...] = yield from ddmin(tuple(sorted(left)), still_fails)
         each: list[str] = []
         for name in needed:
-            if (yield from with_on(left - {name})).passed:
+            if (yield from still_fails(tuple(left - {name}))).passed:
                 each.append(name)
-        found_now = _drop_enablers(each) or _drop_enablers(needed)
+        # Which of them only prepare the ground is known by then, unless the search was ended before: then all go off together.
+        found_now = _drop_enablers(each) or (list(needed) if stopped else _drop_enablers(needed))
         guilty += found_now
         enablers = (*enablers, *(n for n in needed if n not in found_now and n not in enablers))
         left -= set(found_now)
-        verdict = yield from with_on(left)
+        verdict = yield from with_on(left)  # what was found is checked, whatever ended the search
         necessary = verdict.passed
         if not verdict.failed:
             break
@@ -174,6 +187,8 @@ def _search_switches(ctx: StepContext, findings: Findings, can: Switches) -> Ste
             f"{suspects} on alone{beside} {breaks}; what it does with that off could not be seen: {why.rstrip('.')}."
         )
     message += builds
+    if stopped:
+        message += " The search was ended here: that no fewer of them do it was not shown."
     optimizers = tuple(n for n in guilty if n not in can.options)
     found = counted(
         necessary,
@@ -183,6 +198,7 @@ def _search_switches(ctx: StepContext, findings: Findings, can: Switches) -> Ste
         necessary=necessary,
         sufficient=True,
         enablers=", ".join(enablers),
+        stopped=stopped,
     )
     after = (
         msgspec.structs.replace(
@@ -252,5 +268,6 @@ SPEC = StepSpec(
         "enablers": "needed beside it",
         "good": "good builds",
         "bad": "bad builds",
+        "stopped": "ended before it was through",
     },
 )

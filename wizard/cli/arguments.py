@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from engines.nearest import suggestion
+from wizard.durations import UNITS, read_duration
 from wizard.exits import BadUsage
 
 DISPLAYS = ("auto", "tui", "rich", "plain", "json", "none")
 _SESSION = "a session's folder, its id, or the beginning of its id"
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_MONTH = 30.0 * _UNITS["d"]
+_MONTH = 30.0 * UNITS["d"]
 _MOST = 1024  # of probes at a time, and of whatever else is counted
 # What 'edit' can leave out: options of the problem that have a default.
 _CHANGED = (
@@ -451,14 +451,11 @@ def _seconds(text: str) -> float:
 
 
 def _duration(text: str) -> float:
-    """Seconds of ``90s``, ``10m``, ``1.5h``, ``7d``, ``1h30m``; a number alone is seconds."""
-    parts = re.findall(r"(\d+(?:\.\d*)?)([smhdw]?)", text.strip().lower())
-    whole = "".join(number + unit for number, unit in parts)
-    bare = [unit for _, unit in parts].count("")
-    value = sum(float(number) * _UNITS[unit or "s"] for number, unit in parts)
-    if whole != text.strip().lower() or not parts or (bare and len(parts) > 1) or not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a duration above 0; write 90s, 10m, 1h30m or 7d")
-    return value
+    """Seconds of ``90s``, ``10m`` and the like."""
+    try:
+        return read_duration(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
 
 
 def _size(text: str) -> int:

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from wizard import given as words
+from wizard.durations import read_duration
 from wizard.edited import OPTIONS, change_problem, tell_options
 from wizard.exits import BadUsage, Refusal
 from wizard.flow.check import check as check_flow
@@ -40,6 +41,7 @@ class Answers(msgspec.Struct, frozen=True):
     fail_code: str = ""
     ignore_fail_code: str = ""
     timeout: str = ""
+    budget: str = ""
 
 
 def as_path(text: str) -> str:
@@ -92,6 +94,14 @@ def timeout(text: str) -> float:
     return value
 
 
+def budget(text: str) -> float:
+    """Seconds after which a search ends with the smallest part so far; empty: none. Raises Refusal."""
+    try:
+        return read_duration(text) if text.strip() else 0.0
+    except ValueError as problem:
+        raise BadUsage(f"{problem}.") from None
+
+
 def _whole(text: str, least: int, most: int) -> int:
     if not text.strip().isdecimal() or not least <= int(text) <= most:
         raise BadUsage(f"'{text.strip()}' is not a whole number from {least} to {most}.")
@@ -123,6 +133,7 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+OF_THE_RUN = frozenset({"budget"})  # fields that change nothing of the problem
 # What each field's text comes to, as the command line would have parsed it; an empty one takes the default. All raise Refusal.
 FIELDS: Mapping[str, Callable[[str], object]] = {
     "model": model,
@@ -146,6 +157,7 @@ FIELDS: Mapping[str, Callable[[str], object]] = {
     "fail_code": lambda text: [_whole(each, 0, 255) for each in text.replace(",", " ").split()],
     "ignore_fail_code": lambda text: [_whole(each, 0, 255) for each in text.replace(",", " ").split()],
     "timeout": timeout,
+    "budget": budget,
 }
 
 
@@ -163,7 +175,7 @@ def problem_with(field: str, text: str) -> str:
 def build(answers: Answers, base: Problem | None = None) -> Problem:
     """The PROBLEM of these answers, with files digested; ``base`` keeps what Setup does not ask. Raises Refusal, ``OSError``."""
     path = model(answers.model)
-    given: dict[str, Any] = {name: FIELDS[name](getattr(answers, name)) for name in FIELDS}
+    given: dict[str, Any] = {name: FIELDS[name](getattr(answers, name)) for name in FIELDS if name not in OF_THE_RUN}
     given["tolerance"] = _parts(answers.tolerance)
     before = base or Problem(model=path)
     typed = {name: value for name, value in given.items() if getattr(answers, name) != shown(before, name)}
@@ -174,6 +186,8 @@ def shown(problem: Problem, name: str) -> str:
     """What stands in a field for a PROBLEM; "" for what is its default, which is the field's placeholder."""
     if name == "model":
         return problem.model
+    if name in OF_THE_RUN:
+        return ""
     value = tell_options(problem)[name]
     if name in ("engine", "reference", "flow"):
         return str(value)

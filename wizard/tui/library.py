@@ -69,6 +69,7 @@ class Sessions:
         )
         self._yes, self._watch, self._first = tuple(yes), watch, tuple(first)
         self._listing = Listing()
+        self._budgets: dict[Path, float] = {}  # of sessions whose form names one
 
     def entries(self) -> Sequence[Summary]:
         """The sessions of this user, the latest first."""
@@ -97,6 +98,11 @@ class Sessions:
         handed.chosen(made, handed.remembered(folder, before) or () if problem.check else ())
         trust.agree(problem)
         return made
+
+    def end_searches_after(self, folder: Path, seconds: float) -> None:
+        """Whenever the session is opened from here, its searches end after so long; 0: as the command line says."""
+        if seconds > 0:
+            self._budgets[folder] = seconds
 
     @_refusing()
     def after(self, folder: Path) -> Path:
@@ -129,7 +135,13 @@ class Sessions:
             return Client.attach(folder, "watch" if self._watch else "controller")
         consent = trust.admit(about.problem, self._yes)
         passed = handed.chosen(folder, executor=self._options.executor)
-        options = msgspec.structs.replace(self._options, first=tuple(map(dict, first)), handed=passed, consent=consent)
+        options = msgspec.structs.replace(
+            self._options,
+            first=tuple(map(dict, first)),
+            handed=passed,
+            consent=consent,
+            budget=self._budgets.get(folder, self._options.budget),
+        )
         return Client.open(folder, options)
 
     def weight(self, folder: Path) -> str:

@@ -55,6 +55,25 @@ def reaching(engine: Simulated, guilty: set[int]) -> set[int]:
     return found
 
 
+@settings(max_examples=60, deadline=None)
+@given(sizes, seeds, st.integers(1, 3), st.integers(1, 6))
+def test_layerwise_ends_where_its_budget_does(n: int, seed: int, culprits: int, budget: int) -> None:
+    engine, guilty = planted(n, seed, min(culprits, n))
+    assume(engine.findings().signature is not None and reaching(engine, guilty))
+    whole = walk("layerwise", engine.context(), engine)
+    asked = [note for note in whole.notes if note.best == 0]
+    assert [note.tried for note in asked] == list(range(len(asked))), "each may be the last"
+    ended = walk("layerwise", msgspec.structs.replace(engine.context(), params={"budget": budget}), engine)
+    assert sum(note.best == 0 for note in ended.notes) == min(budget, len(asked))
+    outcome, accused = ended.finish.outcome, {s.node for s in ended.finish.findings.suspects}
+    assert accused <= {s.node for s in whole.finish.findings.suspects}
+    assert (outcome.left > 0) == (budget < len(asked))
+    assert ("The step was ended here" in outcome.message) == (outcome.left > 0)
+    assert not whole.finish.outcome.left
+    if not outcome.left:
+        assert msgspec.to_builtins(outcome) == msgspec.to_builtins(whole.finish.outcome)
+
+
 @settings(max_examples=100, deadline=None)
 @given(sizes, seeds, st.integers(1, 3))
 def test_layerwise_accuses_who_moves_the_outputs_and_nobody_else(n: int, seed: int, culprits: int) -> None:
@@ -335,6 +354,45 @@ def test_optimizers_are_accused_of_what_was_seen(harms: list[set[str]], seed: in
         assert guilty <= set.union(*harms), "no innocent is accused"
         assert all(harm & guilty for harm in harms), "switching these off cures it, whichever does the harm"
     assert unanswered == 0 or f"{unanswered} did not answer" in outcome.message
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sets(st.sampled_from(NAMES), min_size=1, max_size=3), st.integers(2, 12))
+def test_a_search_among_switches_ends_where_its_budget_does_and_checks_what_it_has(harm: set[str], budget: int) -> None:
+    asked: list[frozenset[str]] = []
+
+    def answer(probe: Any) -> Measurement:
+        on = frozenset(NAMES) - set(filter(None, parse(probe.engine).get("disabled_optimizers").split("+")))
+        asked.append(on)
+        return answers.measured(("real:0", 0.5 if harm <= on else 0.0))
+
+    context = answers.context(
+        msgspec.structs.replace(
+            answers.READY,
+            signature=Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01),
+            sample="real:0",
+        ),
+        engine="onnxruntime",
+        capabilities={"optimizers": answers.PRESENT},
+        info={"optimizers": NAMES},
+    )
+    searched = walk("tactics", context, answer)
+    whole = len(asked)
+    asked.clear()
+    ended = walk("tactics", msgspec.structs.replace(context, params={"budget": budget}), answer)
+    assert len(asked) <= budget + 1, "what was found is checked all the same"
+    outcome = ended.finish.outcome
+    if not outcome.stopped:
+        assert msgspec.to_builtins(outcome) == msgspec.to_builtins(searched.finish.outcome)
+    assert outcome.stopped == (budget < whole) or budget == whole - 1, (
+        "the last build may be the check of what was found"
+    )
+    assert outcome.found, "what was found was checked: off, it passes"
+    assert set(outcome.suspects.split(", ")) | set(filter(None, outcome.enablers.split(", "))) >= harm
+    assert ("not shown" in outcome.message) == outcome.stopped
+    assert "not shown" not in searched.finish.outcome.message
+    settles = [note.tried for note in searched.notes if note.best == 0 and note.tried > 0]
+    assert settles == list(range(2, whole)), "it can be ended from the third build on"
 
 
 @settings(max_examples=60, deadline=None)

@@ -185,6 +185,7 @@ class FakeLibrary:
         self.created: list[Problem] = []
         self.edited: list[tuple[Path, Problem]] = []
         self.exported: list[str] = []
+        self.budgets: dict[Path, float] = {}
         self.followed: list[Path] = []
         self.opened: list[tuple[Mapping[str, Any], ...]] = []
         self.finished: list[Path] = []
@@ -213,6 +214,9 @@ class FakeLibrary:
     def edit(self, folder: Path, problem: Problem) -> Path:
         self.edited.append((folder, problem))
         return self.session.folder
+
+    def end_searches_after(self, folder: Path, seconds: float) -> None:
+        self.budgets[folder] = seconds
 
     def after(self, folder: Path) -> Path:
         self.followed.append(folder)

@@ -95,6 +95,24 @@ def test_every_field_has_a_check_and_an_answer() -> None:
     assert list(checks.FIELDS) == list(checks.Answers.__struct_fields__)
 
 
+async def test_a_budget_of_the_form_goes_to_the_session(session: FakeSession, make_app: Make, model: Path) -> None:
+    app = make_app(folder=None, setup=None)
+    s.opened(session)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.new_session()
+        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        form = app.screen
+        form.query_one("#model", Input).value = str(model)
+        form.query_one("#budget", Input).value = "10 apples"
+        await pilot.press("f5")
+        await settle(pilot, lambda: "write 90s, 10m" in form.query_one("#problem-budget", Text).text)
+        assert app.library.created == [], "a wrong one starts nothing"
+        form.query_one("#budget", Input).value = "1h30m"
+        await pilot.press("f5")
+        await settle(pilot, lambda: bool(app.library.budgets))
+        assert app.library.budgets == {session.folder: 5400.0}
+
+
 async def test_the_flow_is_picked_from_a_list_or_as_a_file(
     session: FakeSession, make_app: Make, mine: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

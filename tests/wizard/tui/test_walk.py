@@ -687,6 +687,19 @@ async def test_a_welcome_is_told_once_and_enter_goes_on(session: FakeSession, ma
         await settle(pilot, lambda: [r["do"] for r in session.sent] == ["go"])
 
 
+async def test_stopping_a_step_that_tries_a_list_offers_what_it_has(session: FakeSession, make_app: Make) -> None:
+    s.running(session)
+    assert session.snapshot is not None
+    session.snapshot |= {"best": 0, "nodes": 412, "tried": 4}
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: app.scene is not None and app.scene.work.tried == 4)
+        await pilot.press("x")
+        await settle(pilot, lambda: "Use what was found so far (4 tried)" in golden.text_of(app))
+        await pilot.press("enter")
+        await settle(pilot, lambda: "settle" in [request["do"] for request in session.sent])
+
+
 @pytest.mark.parametrize(("choice", "sent"), [("1", "settle"), ("2", None), ("3", "stop")])
 async def test_stopping_a_search_offers_its_smallest_part(
     session: FakeSession, make_app: Make, choice: str, sent: str | None

@@ -66,6 +66,7 @@ ADVANCED = (
     Row("fail_code", "It fails with exit code", "With a checker: these codes alone; blanks between.", "all but 0"),
     Row("ignore_fail_code", "It passes with exit code", "With a checker: beside 0.", "0"),
     Row("timeout", "Longest run", "Seconds that one build with its runs may take.", "from what was measured"),
+    Row("budget", "Longest search", "Such as 10m: then a search ends with the smallest part so far.", "until it is through"),
 )  # fmt: skip
 KINDS = {"model": (".onnx",), "inputs": INPUT_KINDS, "flow": (".yaml", ".yml")}
 
@@ -241,7 +242,9 @@ class SetupScreen(Hosted):
         """The new session's folder; blocks. Raises Refusal, ``OSError``, ``ValueError``."""
         problem = checks.build(answers, self._base)
         library = self.host.library
-        return library.edit(self._source, problem) if self._source else library.create(problem)
+        folder = library.edit(self._source, problem) if self._source else library.create(problem)
+        library.end_searches_after(folder, checks.budget(answers.budget))
+        return folder
 
     def action_pick(self) -> None:
         """List what fits into the field at hand."""

@@ -311,19 +311,26 @@ class StepScreen(SessionScreen):
     def action_stop(self) -> None:
         """Soft stop; in a search that has found a smaller part, ask whether that will do."""
         work = self.scene.work if self.scene else None
-        if work is None or not work.tried or not 0 < work.best < work.nodes or work.stopping:
+        listed = work is not None and work.best == 0  # no part is looked for: a list is tried, one after the other
+        if work is None or not work.tried or work.stopping or not (listed or 0 < work.best < work.nodes):
             self.host.request(requests.Stop(), "Stopping after this probe.")
             return
 
         def done(wanted: str | None) -> None:
             if wanted == "use":
-                self.host.request(requests.Settle(), "Going on with the smallest part so far.")
+                said = "what was found so far" if listed else "the smallest part so far"
+                self.host.request(requests.Settle(), f"Going on with {said}.")
             elif wanted == "stop":
                 self.host.request(requests.Stop(), "Stopping after this probe.")
 
+        smallest = f"Use the smallest so far ({work.best:,} of {count(work.nodes, 'node')})"
         options = [
-            ("use", f"Use the smallest so far ({work.best:,} of {count(work.nodes, 'node')})", "it goes on with that"),
-            ("on", "Search on", "a smaller part may be found"),
+            (
+                "use",
+                f"Use what was found so far ({work.tried:,} tried)" if listed else smallest,
+                "it goes on with that",
+            ),
+            ("on", "Search on", "more may be found" if listed else "a smaller part may be found"),
             ("stop", "Stop", "everything measured is kept; it can go on later"),
         ]
         self.app.push_screen(Choose("The search is not through", "", options), done)
