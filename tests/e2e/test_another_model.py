@@ -1,6 +1,9 @@
 """A model in half precision against the one that it was made of: docs/converted.md."""
 
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from engines.graph.widen import widen_halves
+from wizard.demo import MODELS
 
 from ..docs.shown import of
 from .conftest import Narrowdown
@@ -104,3 +108,29 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> N
     refused = narrowdown(*shown.words[1:])
     assert refused.code != 0
     assert "is not the original of this model: only one of them has the output" in refused.err + refused.out
+
+
+@pytest.mark.slow
+def test_what_an_original_converter_made_names_the_node(narrowdown: Narrowdown, tmp_path: Path) -> None:
+    """A trained transformer as onnxconverter-common leaves it, in an environment of its own, against what it was made of."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "v"], check=True)
+    python = tmp_path / "v/bin/python"
+    subprocess.run([python, "-m", "pip", "install", "-q", "onnxconverter-common", "onnx"], check=True)
+    for name in ("sort_tf_massive_m4.onnx", "sort_tf_massive_m4_in.npz"):
+        shutil.copy(MODELS / name, tmp_path)
+    (tmp_path / "convert.py").write_text(
+        "import onnx\nfrom onnxconverter_common import float16\n"
+        "model = onnx.load('sort_tf_massive_m4.onnx')\n"
+        "casts = [n.name for n in model.graph.node if n.op_type == 'Cast']\n"
+        "onnx.save(float16.convert_float_to_float16(model, keep_io_types=True, node_block_list=casts), 'half.onnx')\n"
+    )
+    subprocess.run([python, "convert.py"], cwd=tmp_path, check=True)
+    (tmp_path / "answers.yaml").write_text("minimal-case: report\n")
+    given = ("half.onnx", "--engine", "reference", "--inputs", "sort_tf_massive_m4_in.npz")
+    against = ("--reference", "onnxruntime:model=sort_tf_massive_m4.onnx")
+    ran = narrowdown(
+        "run", *given, *against, "--answers", "answers.yaml", "--session", "s", "--display", "plain", timeout=600
+    )
+    assert ran.code == 0, ran.out + ran.err
+    assert "1 of 222 nodes fails: /b.0/l2/Pow (overflow)" in ran.out
+    assert "/b.0/l2/Pow (Pow) reaches 229,746 in the reference; float16 ends at 65,504." in ran.out
