@@ -97,6 +97,26 @@ CASES: list[tuple[str, list[Any], dict[str, Any], int]] = [
     *(("RotaryEmbedding", [x, at, f(9, 4), f(9, 4)], how, 1) for how in ({}, {"interleaved": 1}) for x, at in (
         (f(2, 3, 16), n([[4, 0, 2], [1, 8, 3]], np.int64)), (f(2, 2, 3, 8), n([5], np.int64)))),
     ("RotaryEmbedding", [f(2, 3, 20), n([2], np.int64), f(9, 2), f(9, 2)], {"num_heads": 2, "rotary_embedding_dim": 4}, 1),
+    ("TransposeMatMul", [f(2, 4, 3), f(2, 4, 5)], {"transA": 1, "alpha": 0.3}, 1),
+    ("FusedGemm", [f(3, 4), f(4, 5), f(5)], {"activation": "Relu", "alpha": 0.5, "beta": -2.0}, 1),
+    ("FusedGemm", [f(4, 3), f(5, 4)], {"activation": "Tanh", "transA": 1, "transB": 1}, 1),
+    ("FusedGemm", [f(3, 4), f(4, 5), f(3, 1)], {"activation": "LeakyRelu", "activation_alpha": 0.2}, 1),
+    ("FusedGemm", [f(3, 4), f(4, 5)], {"activation": "HardSigmoid", "activation_alpha": 0.2, "activation_beta": 0.5}, 1),
+    ("QGemm", [u(3, 8), s(0.05), z(120), i(8, 4), s(0.01), z(3, np.int8), None, s(0.4), z(100)], {}, 1),
+    ("QGemm", [u(8, 3), s(0.05), z(120), i(4, 8), np.abs(f(4)), np.zeros(4, np.int8), n([9, -700, 40, 3])],
+     {"transA": 1, "transB": 1, "alpha": 0.3}, 1),
+    ("QLinearSoftmax", [u(3, 4, 5), s(0.0517), z(120), s(1 / 256), z(0)], {"opset": 13, "axis": 1}, 1),
+    ("QLinearSoftmax", [u(3, 4, 5), s(0.0517), z(120), s(1 / 256), z(0)], {"opset": 11, "axis": 1}, 1),
+    ("QLinearWhere", [f(3, 4) > 0, u(3, 4), s(0.0517), z(120), u(4), s(0.0231), z(7), s(0.0613), z(100)], {}, 1),
+    ("EmbedLayerNormalization", [n([[1, 4, 2], [0, 3, 3]]), None, f(5, 8), f(6, 8), None, f(8), f(8)], {}, 2),
+    ("EmbedLayerNormalization", [n([[1, 4, 2], [0, 3, 3]]), n([[0, 1, 1], [1, 0, 0]]), f(5, 8), f(6, 8), f(2, 8), f(8), f(8),
+                                 n([[1, 1, 0], [1, 1, 1]]), n([[3, 0, 5], [1, 1, 4]])], {"epsilon": 0.1}, 3),
+    *(("GroupQueryAttention", [f(2, 3, 64), f(2, 3, 32), f(2, 3, 32), None, None, n([2, 2]), n(3), *more],
+       {"num_heads": 4, "kv_num_heads": 2, **how}, 3)
+      for how, more in (({}, []), ({"scale": 0.2}, []), ({"do_rotary": 1}, [f(9, 8), f(9, 8)]),
+                        ({"do_rotary": 1, "rotary_interleaved": 1}, [f(9, 8), f(9, 8)]))),
+    ("GroupQueryAttention", [f(2, 1, 128), None, None, f(2, 2, 5, 16), f(2, 2, 5, 16), n([5, 5]), n(6), f(9, 8), f(9, 8)],
+     {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}, 3),
     ("MatMulNBits", [f(3, 40), u(5, 3, 8), np.abs(f(15)), u(10)], {"K": 40, "N": 5, "bits": 4, "block_size": 16}, 1),
 ]  # fmt: skip
 
@@ -196,7 +216,19 @@ def test_a_normalization_by_groups_is_that_of_onnx(last: int, activation: int, s
             {"num_heads": 2, "unidirectional": 1},
             "MultiHeadAttention 'the node' with one direction and 2 queries for 3 keys",
         ),
-        ("GroupQueryAttention", [f(1, 2, 8)], {"num_heads": 2}, "GroupQueryAttention"),
+        ("PackedAttention", [f(1, 2, 8)], {"num_heads": 2}, "PackedAttention"),
+        (
+            "GroupQueryAttention",
+            [f(2, 3, 64), f(2, 3, 32), f(2, 3, 32), None, None, n([2, 1]), n(3)],
+            {"num_heads": 4, "kv_num_heads": 2},
+            "GroupQueryAttention 'the node' with rows of other lengths",
+        ),
+        (
+            "GroupQueryAttention",
+            [f(2, 3, 64), f(2, 3, 32), f(2, 3, 32), None, None, n([2, 2]), n(3)],
+            {"num_heads": 4, "kv_num_heads": 2, "local_window_size": 2},
+            "GroupQueryAttention 'the node' with a window",
+        ),
         ("MultiHeadAttention", [f(1, 2, 2, 3, 4)], {"num_heads": 2}, "MultiHeadAttention 'the node' with .* packed"),
         (
             "Attention",
@@ -223,11 +255,14 @@ def test_the_judge_abstains_and_says_for_which_node(op: str, given: list[Any], a
 # What each attribute is changed to in the sweep, where an operator has it; whether that makes sense ONNX Runtime will say.
 CHANGES: dict[str, list[Any]] = {
     **{name: [0, 1] for name in ("unidirectional", "interleaved", "transA", "transB", "transBatchA", "transBatchB",
-                                 "channels_last", "do_rotary", "is_packed_batching")},
+                                 "channels_last", "do_rotary", "is_packed_batching",
+                                 "rotary_interleaved", "smooth_softmax")},
     "alpha": [0.5, -2.0], "scale": [0.3, 2.0], "mask_filter_value": [-50.0, -1.0], "epsilon": [1e-5, 0.1], "axis": [0, 1, -1],
     "num_heads": [1, 2, 4], "rotary_embedding_dim": [2, 4], "strides": [[1, 1], [2, 3]], "dilations": [[1, 2]],
     "pads": [[0, 0, 0, 0], [1, 0, 2, 1]], "auto_pad": ["SAME_UPPER", "SAME_LOWER", "VALID"], "group": [1, 2],
-    "activation": ["Relu", "Tanh", "Sigmoid"], "accuracy_level": [0, 1, 4], "qkv_hidden_sizes": [[8, 8, 8], [12, 4, 8]],
+    "softcap": [2.0], "local_window_size": [-1, 2], "kv_num_heads": [1, 2], "opset": [11, 13], "activation_alpha": [0.3],
+    "activation_beta": [0.6], "beta": [0.5], "mask_index_type": [0], "activation": ["Relu", "Tanh", "Sigmoid"],
+    "accuracy_level": [0, 1, 4], "qkv_hidden_sizes": [[8, 8, 8], [12, 4, 8]],
 }  # fmt: skip
 
 

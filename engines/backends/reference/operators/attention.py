@@ -32,14 +32,16 @@ def join(x: Array) -> Array:
 
 
 class _Attending(Contrib):
-    def attend(self, q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None, past: int) -> Array:
+    def attend(
+        self, q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None, past: int, *, causal: bool = False
+    ) -> Array:
         """(batch, heads, sequence, size) each, ``k`` and ``v`` with what is past, so many keys; ``mask``: as the node has it.
         The output, (batch, sequence, hidden)."""
         queries, keys = q.shape[2], k.shape[2]
         scores = np.matmul(q, k.transpose(0, 1, 3, 2)) * (self.number("scale", 0) or 1 / math.sqrt(q.shape[-1]))
         hidden = np.zeros((1, 1, 1, keys), bool) if mask is None else self.read_mask(mask, q.shape[0], queries, keys)
         scores = scores + np.where(hidden, self.number("mask_filter_value", MASKED), 0)
-        if self.given.get("unidirectional"):
+        if causal or self.given.get("unidirectional"):
             if keys != past + queries:  # which token comes before which the page does not say then
                 self.refuse(f"one direction and {queries} queries for {keys - past} keys")
             ahead = np.arange(keys)[None] > np.arange(queries)[:, None] + past
@@ -114,6 +116,67 @@ class MultiHeadAttention(_Attending):
         return self.cut(*(part.astype(query.dtype) for part in (found, k, v)))
 
 
+class GroupQueryAttention(_Attending):
+    """Several heads of queries share one of keys and values; a token attends to those before it, and to itself. Each row has as
+    many tokens: of others the page does not say which of their outputs mean anything."""
+
+    def compute(  # type: ignore[override]
+        self, query: Array, key: Array | None = None, value: Array | None = None, past_key: Array | None = None,
+        past_value: Array | None = None, lengths: Array | None = None, total: Array | None = None,
+        cosines: Array | None = None, sines: Array | None = None, positions: Array | None = None,
+        attention_bias: Array | None = None, *rest: Array | None,
+    ) -> tuple[Array, ...]:  # fmt: skip
+        if lengths is None or total is None:
+            self.refuse("no lengths")
+            return (query,)
+        usual = {
+            "local_window_size": (-1,),
+            "softcap": (0,),
+            "smooth_softmax": (-1, 0),
+            "qk_output": (0,),
+            "causal": (1,),
+        }
+        if any(self.number(name, values[0]) not in values for name, values in usual.items()):
+            self.refuse("a window, a cap or another softmax")
+        if any(part is not None for part in rest) or len(self.onnx_node.output) > 3:
+            self.refuse("sinks, quantized keys or scores as an output")
+        heads, groups = int(self.given["num_heads"]), int(self.given["kv_num_heads"])
+        if key is None or value is None:
+            size = query.shape[-1] // (heads + 2 * groups)
+            parts = np.split(wide(query), [heads * size, (heads + groups) * size], axis=-1)
+        else:
+            parts = [wide(query), wide(key), wide(value)]
+        q, k, v = (split(part, n) for part, n in zip(parts, (heads, groups, groups), strict=True))
+        before, sequence = 0 if past_key is None else past_key.shape[2], q.shape[2]
+        if before + sequence != int(total.reshape(-1)[0]) or np.any(lengths != before + sequence - 1):
+            self.refuse("rows of other lengths, or a buffer shared by past and present")
+        if self.given.get("do_rotary"):
+            if cosines is None or sines is None or positions is not None:
+                self.refuse("positions of its own")
+                return (query,)
+            at = np.arange(before, before + sequence)
+            angles = wide(cosines)[at], wide(sines)[at]
+            q, k = (turn(part, *angles, bool(self.given.get("rotary_interleaved"))) for part in (q, k))
+        if past_key is not None and past_value is not None:
+            k, v = (np.concatenate((wide(past), now), axis=2) for past, now in ((past_key, k), (past_value, v)))
+        keys, values = (np.repeat(part, heads // groups, axis=1) for part in (k, v))
+        found = self.attend(q, keys, values, None, attention_bias, before, causal=True)
+        return self.cut(*(part.astype(query.dtype) for part in (found, k, v)))
+
+
+def turn(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
+    """``x`` (batch, heads, sequence, size) with pairs of elements turned, as many as there are angles; the rest stays."""
+    made, turned = x.copy(), 2 * cos.shape[-1]
+    first, second = (
+        (np.s_[..., 0:turned:2], np.s_[..., 1:turned:2])
+        if interleaved
+        else (np.s_[..., : turned // 2], np.s_[..., turned // 2 : turned])
+    )
+    a, b = x[first], x[second]
+    made[first], made[second] = a * cos - b * sin, b * cos + a * sin
+    return made
+
+
 class RotaryEmbedding(Contrib):
     """Pairs of elements turned by the angle of their position: halves of a head, or neighbours with ``interleaved``."""
 
@@ -129,15 +192,9 @@ class RotaryEmbedding(Contrib):
         batch, _, sequence, _ = each.shape
         at = positions.reshape(-1)[0] + np.arange(sequence)[None] if positions.size == 1 else positions
         at = np.broadcast_to(at, (batch, sequence))
-        cos, sin = (wide(table)[at][:, None] for table in (cosines, sines))
-        made = wide(each).copy()
-        first, second = (
-            (np.s_[..., 0:turned:2], np.s_[..., 1:turned:2])
-            if self.given.get("interleaved")
-            else (np.s_[..., : turned // 2], np.s_[..., turned // 2 : turned])
+        made = turn(
+            wide(each), wide(cosines)[at][:, None], wide(sines)[at][:, None], bool(self.given.get("interleaved"))
         )
-        a, b = wide(each)[first], wide(each)[second]
-        made[first], made[second] = a * cos - b * sin, b * cos + a * sin
         return ((join(made) if flat else made).astype(x.dtype),)
 
 
@@ -180,4 +237,4 @@ class SkipGroupNorm(_GroupNormalization):
         return (self.normalize(total, gamma, beta).astype(x.dtype), total.astype(x.dtype))[: len(self.onnx_node.output)]
 
 
-ATTENTION = (Attention, GroupNorm, MultiHeadAttention, RotaryEmbedding, SkipGroupNorm)
+ATTENTION = (Attention, GroupNorm, GroupQueryAttention, MultiHeadAttention, RotaryEmbedding, SkipGroupNorm)

@@ -128,25 +128,15 @@ class SkipSimplifiedLayerNormalization(_SkipNormalization):
         return self.normalize(x, skip, gamma, None, bias)
 
 
-class FusedConv(Contrib):
-    """A convolution, then ``Z`` added, then an activation."""
+class TransposeMatMul(FusedMatMul):
+    """What FusedMatMul was called before."""
 
-    def compute(  # type: ignore[override]
-        self, x: Array, w: Array, b: Array | None = None, z: Array | None = None
-    ) -> tuple[Array]:
-        beyond = ("activation", "activation_params")
-        plain = {k: v for k, v in self.given.items() if k not in beyond}
-        fed = ["x", "w", *(["b"] if b is not None else [])]
-        node = helper.make_node("Conv", fed, ["y"], **plain)
-        conv = Conv(node, {**self.run_params, "opsets": {"": 13}})
-        values = [wide(v) for v in (x, w, b) if v is not None]
-        made = conv.run(*values)[0] + (0 if z is None else wide(z))
-        return (self.activate(made).astype(x.dtype),)
 
-    def activate(self, x: Array) -> Array:
+class _Activated(Contrib):
+    def activate(self, x: Array, params: list[float]) -> Array:
+        """``x`` after the activation that the node names, if any."""
         name = self.given.get("activation", b"")
         name = name.decode() if isinstance(name, bytes) else str(name)
-        params = [float(p) for p in self.given.get("activation_params", ())]
         match name:
             case "":
                 return x
@@ -166,6 +156,56 @@ class FusedConv(Contrib):
         return x
 
 
+class FusedConv(_Activated):
+    """A convolution, then ``Z`` added, then an activation."""
+
+    def compute(  # type: ignore[override]
+        self, x: Array, w: Array, b: Array | None = None, z: Array | None = None
+    ) -> tuple[Array]:
+        beyond = ("activation", "activation_params")
+        plain = {k: v for k, v in self.given.items() if k not in beyond}
+        fed = ["x", "w", *(["b"] if b is not None else [])]
+        node = helper.make_node("Conv", fed, ["y"], **plain)
+        conv = Conv(node, {**self.run_params, "opsets": {"": 13}})
+        values = [wide(v) for v in (x, w, b) if v is not None]
+        made = conv.run(*values)[0] + (0 if z is None else wide(z))
+        params = [float(p) for p in self.given.get("activation_params", ())]
+        return (self.activate(made, params).astype(x.dtype),)
+
+
+class FusedGemm(_Activated):
+    """A Gemm, then an activation whose numbers have names of their own."""
+
+    def compute(self, a: Array, b: Array, c: Array | None = None) -> tuple[Array]:  # type: ignore[override]
+        left, right = (
+            wide(a).T if self.given.get("transA") else wide(a),
+            wide(b).T if self.given.get("transB") else wide(b),
+        )
+        made = self.number("alpha", 1.0) * (left @ right)
+        made = made + (0 if c is None else self.number("beta", 1.0) * wide(c))
+        params = [self.number(f"activation_{n}", 0.0) for n in ("alpha", "beta") if f"activation_{n}" in self.given]
+        return (self.activate(np.asarray(made), params).astype(a.dtype),)
+
+
+class EmbedLayerNormalization(Contrib):
+    """Three embeddings (of words, places and segments) added up and normalized; also how many tokens count."""
+
+    def compute(  # type: ignore[override]
+        self, ids: Array, segments: Array | None, words: Array, places: Array, kinds: Array | None, gamma: Array, beta: Array,
+        mask: Array | None = None, positions: Array | None = None,
+    ) -> tuple[Array, ...]:  # fmt: skip
+        at = np.arange(ids.shape[1])[None] if positions is None else positions
+        total = wide(words)[ids] + wide(places)[np.broadcast_to(at, ids.shape)]
+        if segments is not None and kinds is not None:
+            total = total + wide(kinds)[segments]
+        mean = total.mean(axis=-1, keepdims=True)
+        spread = ((total - mean) ** 2).mean(axis=-1, keepdims=True)
+        made = (total - mean) / np.sqrt(spread + self.number("epsilon", 1e-12)) * wide(gamma) + wide(beta)
+        count = np.zeros(len(ids), np.int32) if mask is None else (mask == 1).sum(axis=1).astype(np.int32)
+        return (made.astype(words.dtype), count, total.astype(words.dtype))[: len(self.onnx_node.output)]
+
+
 FUSED = (
-    BiasGelu, FastGelu, FusedConv, FusedMatMul, Gelu, QuickGelu, SkipLayerNormalization, SkipSimplifiedLayerNormalization,
+    BiasGelu, EmbedLayerNormalization, FastGelu, FusedConv, FusedGemm, FusedMatMul, Gelu, QuickGelu, SkipLayerNormalization,
+    SkipSimplifiedLayerNormalization, TransposeMatMul,
 )  # fmt: skip

@@ -82,6 +82,41 @@ class QLinearConcat(Contrib):
         return (encode(np.concatenate(parts, axis=int(self.given["axis"])), scale, zero),)
 
 
+class QLinearSoftmax(_OfOne):
+    """Along one axis from opset 13 of the model on; before, over all that lie behind it together."""
+
+    def change(self, x: Array) -> Array:
+        axis = int(self.given.get("axis", -1))
+        axis += x.ndim if axis < 0 else 0
+        flat = x if int(self.given["opset"]) >= 13 else x.reshape(*x.shape[:axis], -1)
+        lifted = np.exp(flat - flat.max(axis=axis, keepdims=True))
+        return np.asarray((lifted / lifted.sum(axis=axis, keepdims=True)).reshape(x.shape))
+
+
+class QLinearWhere(Contrib):
+    def compute(  # type: ignore[override]
+        self, condition: Array, x: Array, x_scale: Array, x_zero: Array, y: Array, y_scale: Array, y_zero: Array, scale: Array,
+        zero: Array,
+    ) -> tuple[Array]:  # fmt: skip
+        return (encode(np.where(condition, worth(x, x_scale, x_zero), worth(y, y_scale, y_zero)), scale, zero),)
+
+
+class QGemm(Contrib):
+    """``C`` holds codes of the product of both scales. Without a scale of its own the output is in floats."""
+
+    def compute(  # type: ignore[override]
+        self, a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: Array, b_zero: Array, c: Array | None = None,
+        scale: Array | None = None, zero: Array | None = None,
+    ) -> tuple[Array]:  # fmt: skip
+        left, right = worth(a, a_scale, a_zero), worth(b, b_scale, b_zero, 0 if self.given.get("transB") else 1)
+        made = (left.T if self.given.get("transA") else left) @ (right.T if self.given.get("transB") else right)
+        made = made + (0 if c is None else wide(c) * (wide(a_scale).reshape(-1) * wide(b_scale).reshape(-1)))
+        made = self.number("alpha", 1.0) * made
+        if scale is None or zero is None:
+            return (np.asarray(made).astype(a_scale.dtype),)
+        return (encode(made, scale, zero),)
+
+
 class MatMulIntegerToFloat(Contrib):
     def compute(  # type: ignore[override]
         self, a: Array, b: Array, a_scale: Array, b_scale: Array, a_zero: Array | None = None, b_zero: Array | None = None,
@@ -136,6 +171,6 @@ def _unpack(packed: Array, bits: int) -> Array:
 
 
 ON_CODES = (
-    DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulNBits, QLinearAdd, QLinearConcat, QLinearGlobalAveragePool,
-    QLinearLeakyRelu, QLinearMul, QLinearSigmoid,
+    DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulNBits, QGemm, QLinearAdd, QLinearConcat, QLinearGlobalAveragePool,
+    QLinearLeakyRelu, QLinearMul, QLinearSigmoid, QLinearSoftmax, QLinearWhere,
 )  # fmt: skip
