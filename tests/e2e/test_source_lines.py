@@ -1,5 +1,8 @@
 """The line of the exported program, with the culprit and with the workaround, from the metadata that torch's exporter writes."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -47,3 +50,46 @@ def test_culprit_and_workaround_name_it(narrowdown: Narrowdown, tmp_path: Path) 
         page = narrowdown("report", "s", "--format", form).out
         assert "in your program" in page
         assert "/home/somebody" not in page
+
+
+PROGRAM = """import sys
+
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        scores = 20.0 * torch.tanh(self.l(x))
+        e = torch.exp(scores)
+        return torch.log(e.sum(-1))
+
+
+torch.manual_seed(0)
+torch.onnx.export(Net().eval(), (torch.full((2, 8), 2.0),), dynamo=True).save(sys.argv[1])
+"""
+
+
+@pytest.mark.slow
+def test_a_real_export_of_torch_names_the_line(narrowdown: Narrowdown, tmp_path: Path) -> None:
+    """An overflow in FP16, exported by torch's own exporter: by the interpreter that TORCH_PYTHON names, or this one."""
+    python = os.environ.get("TORCH_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import torch, onnxscript"], capture_output=True, check=False).returncode:
+        pytest.skip("no torch: TORCH_PYTHON names an interpreter that has it, with onnxscript")
+    (tmp_path / "models").mkdir()
+    program = tmp_path / "models" / "vit.py"
+    program.write_text(PROGRAM)
+    subprocess.run([python, program, tmp_path / "m.onnx"], check=True, capture_output=True, timeout=300)
+    np.savez(
+        tmp_path / "in.npz", **{onnx.load(tmp_path / "m.onnx").graph.input[0].name: np.full((2, 8), 2.0, np.float32)}
+    )
+    ran = narrowdown("run", "m.onnx", "--inputs", "in.npz", "--engine", "emulate:precision=fp16", "--session", "s")
+    assert ran.code == 0, ran.out + ran.err
+    line = 1 + PROGRAM.splitlines().index("        e = torch.exp(scores)")
+    told = narrowdown("report", "s", "--format", "json").json()
+    assert f"models/vit.py:{line}" in told["culprits"][0]["source"]
+    assert f"models/vit.py:{line}" in told["workaround"]["source"]
+    assert f"models/vit.py:{line}" in ran.out
