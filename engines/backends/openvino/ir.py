@@ -43,7 +43,6 @@ def stand_in(path: Path) -> onnx.ModelProto:
     except RuntimeError as error:
         said = " ".join(str(error).split())[-300:]
         raise ModelProblem(f"OpenVINO {ov.__version__} does not read '{path.name}': {said}") from error
-    _name_ports(model)
     inputs = [_describe(port) for port in model.inputs]
     outputs = list({port.get_any_name(): _describe(port) for port in model.outputs}.values())
     held = []
@@ -68,17 +67,7 @@ def read_stand_in(core: Any, model: onnx.ModelProto, weights_dir: str) -> Any:
         return None
     text = next(a.s for a in model.graph.node[0].attribute if a.name == _TEXT)
     held = next((external.read(t, weights_dir) for t in model.graph.initializer if t.name == _WEIGHTS), None)
-    found = core.read_model(text, ov.Tensor(np.empty(0, np.uint8) if held is None else np.ascontiguousarray(held)))
-    _name_ports(found)
-    return found
-
-
-def _name_ports(model: Any) -> None:
-    """Give a name to each input and output that has none."""
-    for what, ports in (("input", model.inputs), ("output", model.outputs)):
-        for i, port in enumerate(ports):
-            if not port.get_names():
-                port.get_tensor().set_names({f"{what}_{i}"})
+    return core.read_model(text, ov.Tensor(np.empty(0, np.uint8) if held is None else np.ascontiguousarray(held)))
 
 
 def _describe(port: Any) -> onnx.ValueInfoProto:

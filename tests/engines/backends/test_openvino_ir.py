@@ -165,3 +165,17 @@ def test_a_device_that_stands_for_another_says_which_and_what_it_computes_in() -
     assert chosen.precision == alone.precision
     assert chosen.device == f"{alone.device} (AUTO)"
     assert make("openvino:device=HETERO:CPU,precision=f32").info.precision == "fp32"
+
+
+def test_ports_without_a_tensor_name_are_fed_and_read(tmp_path: Path) -> None:
+    from openvino import opset13 as ops
+
+    x = ops.parameter([2, 3], np.float32)
+    ov.save_model(ov.Model([ops.relu(x)], [x], "bare"), str(tmp_path / "bare.xml"))
+    store = Store(tmp_path / "session")
+    m = taken_in(tmp_path / "bare.xml", store)
+    stored = load.load(store, m.facts["model"])
+    (given,), (made,) = stored.inputs, stored.outputs
+    fed = np.float32([[-1, 2, -3], [4, -5, 6]])
+    got = make("openvino").build(BuildRequest(stored.proto, stored.weights_dir)).run({given: fed})
+    assert got[made].tolist() == [[0, 2, 0], [4, 0, 6]]

@@ -126,6 +126,13 @@ def test_a_score_that_is_no_number_is_the_worst_and_of_the_reference_says_nothin
     assert "None of 4 workarounds" in walk(world=dict.fromkeys(WORLD, (0.5, 0.925)))[0].outcome.message
 
 
+def test_outputs_that_cure_are_weighed_once_as_the_rewrite_that_they_are() -> None:
+    cure = Workaround("barrier", "engine", switched_off=("a",), samples_ok=1, samples_n=1)
+    rows = [row for row in walk(cure=cure)[0].tables["scores"] if isinstance(row, Tried)]
+    assert [(row.what, row.kind) for row in rows if row.chosen] == [("rewrite barrier", "rewrite")]
+    assert not [row.what for row in rows if row.kind == "switch"]
+
+
 @pytest.mark.parametrize("budget", [1, 3])
 def test_it_ends_where_its_budget_does(budget: int) -> None:
     finish, _ = walk(budget=budget)
