@@ -85,6 +85,23 @@ def test_every_level_changes_the_case_and_what_is_no_model_says_so(made: Constru
     assert models > 20
 
 
+def test_levels_stay_within_what_a_machine_builds_at_once() -> None:
+    made = msgspec.structs.replace(HEADS, inputs={"x": MadeTensor("float32", (600, 5, 12))})
+    first = Factor("n", "size", 600, places=(Place("dim", "x", 0),))
+    rows = next(f for f in list_factors(made, [first.places], "onnxruntime", VIEW) if f.kind == "size")
+    assert max(map(int, rows.levels)) == 2400
+    wide = msgspec.structs.replace(HEADS, inputs={"x": MadeTensor("float32", (600, 50, 12))})
+    rows = next(f for f in list_factors(wide, [first.places], "onnxruntime", VIEW) if f.kind == "size")
+    assert max(map(int, rows.levels)) * 50 * 12 <= 1 << 20
+
+
+def test_of_large_numbers_small_ones_are_tried_too_and_of_small_ones_none_are_smaller_still() -> None:
+    for most, has in ((2.0**36, True), (1.0, False)):
+        made = msgspec.structs.replace(GEMM, inputs={"a": MadeTensor("float32", (4, 4), (-most, most))})
+        scale = next(f for f in every(made) if f.kind == "scale")
+        assert (int(scale.base) - 30 in scale.levels) == has
+
+
 def test_a_size_of_a_case_with_values_repeats_them() -> None:
     made = msgspec.structs.replace(GEMM, inputs={"a": MadeTensor("float32", (2, 2), values=[1, 2, 3, 4])})
     wider = Factor("n", "size", 2, places=(Place("dim", "a", 1),))

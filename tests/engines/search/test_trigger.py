@@ -97,6 +97,30 @@ def test_no_model_takes_nothing_from_the_budget_and_ends_all_the_same() -> None:
     assert len(asked) <= 60
 
 
+def test_levels_that_are_no_model_are_not_walked_for_ever() -> None:
+    odd = Factor("mode", "attribute", "a", tuple(f"no {n}" for n in range(400)))
+    _, asked = search(lambda s: "fires" if s["mode"] == "a" else "invalid", (odd,), budget=20)
+    assert len(asked) <= 3 * 20
+
+
+def test_a_random_setting_without_an_answer_is_neither_a_check_nor_a_surprise() -> None:
+    def truth(levels: Mapping[str, Level]) -> Outcome:
+        if levels["threads"] == "2" and levels["rows"] != 4:
+            return "cannot tell"
+        return "fires" if levels["head dim"] >= 9 else "passes"  # type: ignore[operator]
+
+    found, _ = search(truth)
+    assert found.surprises == 0
+    assert sum(r.outcome == "cannot tell" for r in found.rows) > 2
+    assert found.checked <= sum(r.outcome in DECIDED for r in found.rows)
+
+
+def test_of_bounds_that_part_the_same_one_that_was_seen_to_fire_is_said() -> None:
+    sizes = Factor("n", "size", 20, (10,), ordered=True)
+    found = fit((sizes,), [Row((20,), "fires"), Row((10,), "passes")])
+    assert say_condition((sizes,), found.condition) == "n >= 20"
+
+
 def test_a_case_that_does_not_fire_is_not_varied() -> None:
     found, asked = search(lambda _: "passes")
     assert len(asked) == len(found.rows) == 1

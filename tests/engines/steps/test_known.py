@@ -39,10 +39,10 @@ def last(end: StopIteration) -> KnownOutcome:
 
 def walk(
     *, shown: float, cured: float, fires: float = 1.0, beside: float = 0.0, version: str = "1.31.1", like: bool = True,
-    bug: Bug = BUG,
+    bug: Bug = BUG, dying: int = 0,
 ) -> KnownOutcome:  # fmt: skip
     """What the step ends with where the construction is off by ``shown``, with what fires by ``fires``, ``beside`` it so, and the
-    model without the switch by ``cured``."""
+    model without the switch by ``cured``. ``dying``: so many variants that fire kill the engine."""
     made = bug.make
     assert made is not None
     of = [(made, "made")]
@@ -51,7 +51,7 @@ def walk(
         for n, variant in enumerate(variants):
             name = f"{'fires' if variants is bug.fires else 'beside'}-{n}"
             of.append((vary_declared(made, variant), name))
-            errors[name] = wanted
+            errors[name] = -1.0 if variants is bug.fires and n < dying else wanted
     plain = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"])],
         "g",
@@ -144,6 +144,12 @@ def test_it_is_called_known_only_where_its_own_trigger_holds(
     assert outcome.verdict == verdict
     assert said in outcome.message
     assert outcome.confirmed == (verdict == "known")
+
+
+def test_a_variant_that_the_engine_does_not_run_is_no_answer() -> None:
+    outcome = walk(shown=1.0, cured=0.0, dying=2)
+    assert outcome.verdict == "known"
+    assert outcome.trigger == "fires in 3 of 3 variants, not in 4 of 4 beside it"
 
 
 def test_without_a_trigger_in_the_table_it_only_looks_like_it() -> None:
