@@ -7,7 +7,7 @@ import msgspec
 
 from engines import causes, outside
 from engines import findings as base
-from engines.compare.say import say_limit
+from engines.compare.say import say_limit, wrong_by
 from engines.compare.values import Values
 from engines.declaration import Cure
 from engines.graph import ranges
@@ -542,8 +542,8 @@ def summary(report: Report) -> list[str]:
         return [*lines, *(f"  {line}" for line in (*said, *report.advice.splitlines()))]
     for position, c in enumerate(report.culprits, 1):
         facts = [c.cause]
-        facts += [f"own error {number(c.own)}"] if c.own is not None else []
-        facts += [f"effect {number(c.effect)}"] if c.effect is not None else []
+        facts += [f"by itself {wrong_by(c.own, report.metric)}"] if c.own is not None else []
+        facts += [f"your model's outputs {wrong_by(c.effect, report.metric)} by it"] if c.effect is not None else []
         lines.append(f"  culprit {position}: {' + '.join(c.ops[:8])}  {', '.join(facts)}, fails {c.verified or '?'}")
         if c.evidence:
             lines.append(f"    {c.evidence}")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from engines import causes
+from engines.compare.say import wrong_by
 from engines.findings import Case, Culprit, Findings, Workaround
 from engines.graph import ranges
 from engines.search.known import Fact, list_facts
@@ -79,12 +80,12 @@ def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> l
     """One culprit as label and value."""
     case = culprit.case
     ops = f" {glyphs.arrow} ".join(case.ops)
-    looks = f"{say_failures(case)}; " if case.verified else ""
-    effect = "" if case.effect is None else f", on the model's outputs {number(case.effect)}"
+    own = "" if case.own is None else f"by itself it is {wrong_by(case.own, metric)}"
+    effect = "" if case.effect is None else f"your model's outputs are {wrong_by(case.effect, metric)} by it"
     rows = [
         (f"{len(case.nodes)} nodes" if len(case.nodes) != 1 else "1 node", ops or "?"),
         ("named", list_case_nodes(case, width, glyphs)),
-        ("fails", f"{looks}its own error {number(case.own)} ({metric}){effect}"),
+        ("fails", "; ".join(filter(None, (say_failures(case), own, effect))) or "?"),
         ("cause", ": ".join(filter(None, (culprit.cause.replace("-", " "), causes.plain(culprit.cause))))),
         *([("shown by", culprit.evidence)] if culprit.evidence else []),
     ]
