@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,6 +61,17 @@ def test_of_two_switches_that_break_it_together_one_is_switched_off() -> None:
     assert set(cure.switched_off) < {"Breaks", "Prepares"}
     assert done.finish.findings.optimizers == ("Breaks", "Prepares"), "those that cause it are still named"
     assert parse(cure.engine).get("disabled_optimizers") == cure.switched_off[0]
+
+
+@pytest.mark.parametrize(("looks", "runs"), [(1, 1), (5, 15), (200, 300)])
+def test_a_switch_is_tried_in_as_many_runs_as_the_rate_of_failure_asks_for(looks: int, runs: int) -> None:
+    """What fails once in so many looks is looked at three times as often in each build with the switch off, alone."""
+    done = switched(looks=looks)
+    cure = done.finish.findings.workaround
+    tried = [p for p in done.probes if isinstance(p, Measure) and p.engine == cure.engine and p.attempt]
+    assert tried
+    assert {p.runs for p in tried} == {runs}
+    assert {p.exclusive for p in tried} == {runs > 1}
 
 
 def test_what_was_verified_before_is_not_overwritten_by_nothing() -> None:
