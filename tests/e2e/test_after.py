@@ -101,11 +101,12 @@ def test_killed_in_each_of_its_steps_it_asks_nothing_twice(
     words: list[str | Path] = ["after", bug, "--display", "plain"]
     others = {straight}
     broken = Path()
-    for step in ("known", "rewrite", "trigger"):  # score asks nothing that is not known by then
+    for step in STEPS:
+        before = opened(events(broken)) if broken != Path() else 0
         process = begin(words, surroundings, tmp_path)
         try:
             broken = new_folder(tmp_path / "sessions", others, process) if broken == Path() else broken
-            wait_for(broken, lambda found, step=step: is_asking(found, step), process)
+            wait_for(broken, lambda found, step=step, before=before: is_asking(found, step, before), process)
             kill_runner(broken)
             process.wait(timeout=30)
         finally:
@@ -119,10 +120,22 @@ def test_killed_in_each_of_its_steps_it_asks_nothing_twice(
     assert [step for step, _ in told[1]] == ["known", "rewrite", "trigger", "score"]
 
 
-def is_asking(found: list[dict[str, Any]], step: str) -> bool:
-    """Whether this step runs, and has asked something."""
-    started = [n for n, e in enumerate(found) if e["kind"] == "step.started" and e["step"] == step]
-    return bool(started) and any(e["kind"] == "probe.started" for e in found[started[-1] :])
+STEPS = ("known", "rewrite", "trigger")  # score asks nothing that is not known by then
+
+
+def opened(found: list[dict[str, Any]]) -> int:
+    """How many runners have opened the session."""
+    return sum(e["kind"] == "session.opened" for e in found)
+
+
+def is_asking(found: list[dict[str, Any]], step: str, before: int) -> bool:
+    """Whether one more runner than ``before`` has asked something, in this step or (an earlier kill came late) behind it."""
+    if opened(found) <= before:
+        return False
+    runner = max(n for n, e in enumerate(found) if e["kind"] == "session.opened")
+    started = [e["step"] for e in found if e["kind"] == "step.started"]
+    there = bool(started) and started[-1] in STEPS[STEPS.index(step) :]
+    return there and any(e["kind"] == "probe.started" for e in found[runner:])
 
 
 def new_folder(home: Path, others: set[Path], process: "subprocess.Popen[str]") -> Path:
