@@ -125,7 +125,8 @@ _ASKED: dict[str, Callable[[Sessions, Path, Path], object]] = {
     "weight": lambda library, place, work: library.weight(place),
     "rename": lambda library, place, work: library.rename(place, f"{place.name}-2").rename(place),
 }
-_OWN = ("create", "demo", "remove")  # of what the user types, or of ours; what deletes the session runs nothing of it
+# Of what the user types, or of ours; what deletes the session, or remembers for how long it may search, runs nothing of it.
+_OWN = ("create", "demo", "remove", "end_searches_after")
 
 
 def of_the_screens() -> Iterator[Door]:

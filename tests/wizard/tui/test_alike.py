@@ -48,7 +48,7 @@ def test_the_others_are_told_by_what_is_their_own(width: int) -> None:
     assert "6 more fail in the same way:" in text
     for n, place in enumerate(SEVEN):
         assert f"{place}/Pow" in text
-        assert f"{0.5 + n:.3g}" in text, "its effect"
+        assert f" by {100 * (0.5 + n):,.0f} %" in text, "its effect"
     assert text.count("values grow past") == 1, "the cause is explained once"
     assert width != 76 or len(rows) <= 24, "a screen of them, not five"
 

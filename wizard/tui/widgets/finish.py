@@ -49,7 +49,9 @@ def culprits(findings: Findings, width: int, glyphs: Glyphs) -> list[Content]:
         rows += pairs(culprit_rows(found[first], metric, width, glyphs), width)
         if like:
             rows += [Content(), row([(f"{others(len(like))}:", "bold $fails")])]
-            rows += pairs([(f"culprit {i + 1}", say_alike_culprit(found[i], width, glyphs)) for i in like], width)
+            rows += pairs(
+                [(f"culprit {i + 1}", say_alike_culprit(found[i], metric, width, glyphs)) for i in like], width
+            )
     return rows
 
 
@@ -64,16 +66,18 @@ def say_failures(case: Case) -> str:
     return f"{case.verified.replace('/', ' of ')} times" if case.verified else ""
 
 
-def say_alike_culprit(culprit: Culprit, width: int, glyphs: Glyphs) -> str:
+def say_alike_culprit(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> str:
     """What one that is like another has of its own."""
     case = culprit.case
     told = bool(culprit.evidence) and all(name in culprit.evidence for name in case.nodes)
     said = culprit.evidence if told else f"{list_case_nodes(case, width, glyphs)}. {culprit.evidence}".rstrip()
-    effect = "" if case.effect is None else f"effect {number(case.effect)}"
-    numbers = ", ".join(filter(None, (say_failures(case), f"own error {number(case.own)}", effect)))
+    own = "" if case.own is None else wrong_by(case.own, metric)
+    effect = "" if case.effect is None else f"; your model {wrong_by(case.effect, metric).removeprefix('wrong ')}"
+    fails = f"fails {case.verified.replace('/', ' of ')}" if case.verified else ""
+    numbers = (", ".join(filter(None, (fails, own))) + effect).removeprefix("; ")
     passing = f" It passes {passes(case, glyphs)}." if case.good is not None else ""
     also = f" Kept with it: {listing(culprit.also)}." if culprit.also else ""
-    return f"{said} Fails {numbers}.{passing}{also}" if case.verified else f"{said} It has {numbers}.{passing}{also}"
+    return f"{said} {numbers[:1].upper()}{numbers[1:]}{'.' if numbers else ''}{passing}{also}"
 
 
 def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> list[tuple[str, str]]:
