@@ -449,10 +449,12 @@ def test_every_step_on_the_whole_network(apart: Apart, open_model: Any, tmp_path
         session.step(name)
     assert session.findings.case is not None
     assert session.step("confirm").finish.outcome.cause == "quantization"
-    outcome = session.step("workaround").finish.outcome
-    assert outcome.samples_ok == outcome.samples
-    assert set(outcome.names.split(", ")) >= SPOILED
-    assert session.step("quantization").finish.outcome.names == outcome.names
+    # Each searches from another start, and no smaller set was found below either: the spoiled layers are in both, and both hold.
+    for name in ("workaround", "quantization"):
+        outcome = session.step(name).finish.outcome
+        assert outcome.holds
+        assert outcome.samples_ok == outcome.samples
+        assert set(outcome.names.split(", ")) >= SPOILED
 
 
 @pytest.mark.parametrize(
