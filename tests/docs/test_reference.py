@@ -242,6 +242,9 @@ REPORT = {
     "layer": document.QuantizedLayer,
     "rewritten": document.Rewritten,
     "weighed": document.Weighed,
+    "trigger": document.Trigger,
+    "varied": document.Varied,
+    "tried": document.Tried,
 }
 LISTED = {"summary": folder.Summary}
 REPLAYED = {"replay": Result, "compared": Compared, "stand": Stand, "row": Row}

@@ -36,6 +36,9 @@ from wizard.report.document import (
     RuledOut,
     Search,
     Stop,
+    Tried,
+    Trigger,
+    Varied,
     Verdict,
     Weighed,
     Workaround,
@@ -130,6 +133,7 @@ def gather(
         lookalikes=recognise(state, problem, graph),
         rewrites=_last_table(state, table, "rewrites", Rewritten),
         scores=_last_table(state, table, "scores", Weighed),
+        trigger=_trigger(state, table),
         goes_on_from=state.taken_from,
         next=f"narrowdown after {state.id}" if offer(state, problem) else "",
     )
@@ -469,6 +473,17 @@ def _last_table(state: State, table: Callable[[str], Table], name: str, kind: ty
     """The rows of the last table of this name on the route; none where none was left."""
     digest = next((v.tables[name] for v in reversed(state.route) if name in v.tables), "")
     return tuple(msgspec.convert(row, kind) for row in (table(digest) if digest else ()))
+
+
+def _trigger(state: State, table: Callable[[str], Table]) -> Trigger | None:
+    """When the case fires, as the last step that asked it found."""
+    visit = next((v for v in reversed(state.route) if v.step == "trigger" and "cases" in v.tables), None)
+    if visit is None or visit.outcome is None:
+        return None
+    factors = tuple(msgspec.convert(row, Varied) for row in table(visit.tables["factors"]))
+    cases = tuple(msgspec.convert(row, Tried) for row in table(visit.tables["cases"]))
+    found = visit.outcome
+    return Trigger(str(found["verdict"]), str(found["condition"]), str(found["message"]), factors, cases)
 
 
 def journalled(state: State, flow: Flow) -> tuple[str, ...]:

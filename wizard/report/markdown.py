@@ -39,7 +39,8 @@ def to_markdown(report: Report) -> str:
     head = "\n\n".join([f"# {literal(report.headline)}", summary(report)])
     order = [
         head, by_hand(report), *write_culprits(report.culprits), ruled_out(report), workaround(report), weighed(report),
-        rewrites(report), depth(report), search(report), layers(report), route(report), notes(report), environment(report),
+        trigger(report), rewrites(report), depth(report), search(report), layers(report), route(report), notes(report),
+        environment(report),
     ]  # fmt: skip
     room, kept = MOST - 500, set()
     for i in (0, 1, len(order) - 1, *range(2, len(order) - 1)):  # the most wanted first
@@ -246,6 +247,25 @@ def weighed(report: Report) -> str:
     ]
     header = ("", "within the tolerance", "error", "score", "ms a run")
     return f"## What it costs, and what a cure buys\n\n{table(header, rows)}" if rows else ""
+
+
+def trigger(report: Report) -> str:
+    """When the case fires: the condition, what was changed alone, and what speaks against it."""
+    found = report.trigger
+    if found is None:
+        return ""
+    rows = [
+        tuple(literal(cell) or "-" for cell in (f.factor, f.base, f.fires, f.passes, f.refused))
+        for f in found.factors
+        if f.matters
+    ]
+    parts = [f"## When it fires\n\n{literal(found.said)}"]
+    if rows:
+        parts.append(table(("changed alone", "in the case", "fires at", "passes at", "refused at"), rows))
+    if against := [case for case in found.cases if case.fits is False]:
+        parts.append("What the condition does not say:")
+        parts.append("\n".join(f"- {literal(case.changed or 'the case itself')}: {case.outcome}" for case in against))
+    return "\n\n".join(parts)
 
 
 def rewrites(report: Report) -> str:
