@@ -5,11 +5,21 @@ of the nodes that it changed; none where its precondition holds nowhere. ``engin
 """
 
 import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    defs,
+    helper,
+    numpy_helper,
+    version_converter,
+)  # fmt: skip
 
 from engines.graph import external, names, schema
 
@@ -21,6 +31,10 @@ SHRINK = 2.0**-6
 LARGEST_EXPONENT, LARGEST_POWER = 11.0, 60_000.0
 # Pieces that a product is summed up in, and the shortest sum that is worth it: 64 roundings of FP16 cost 3 %.
 PIECES, LONG = 4, 64
+# Opsets that a model is converted to: releases of engines match and fuse nodes by opset, and know some versions of an operator
+# alone. ONNX Runtime's optimizers of 1.23.2 match Transpose and Gemm up to opset 20 (microsoft/onnxruntime#32228).
+OTHER_OPSET, HIGHER, LOWER = "other-opset", 21, 20
+OLDEST = 13  # a Softmax of before it comes out of ONNX's converter (1.23) over another axis
 Apply = Callable[["_Graph", frozenset[int]], list[str]]
 
 
@@ -29,6 +43,9 @@ def rewrite_model(
 ) -> tuple[ModelProto, tuple[str, ...]]:
     """(a copy of the model with the rewrite done, names of the nodes that it changed). ``nodes``: where it may be done. Raises
     ``KeyError`` for a rewrite that there is not."""
+    if name == OTHER_OPSET:
+        converted = convert_opset(model)
+        return (model, ()) if converted is None else (converted, tuple(n.name for n in model.graph.node))
     changed = ModelProto()
     changed.CopyFrom(model)
     graph = _Graph(changed, weights_dir)
@@ -99,6 +116,12 @@ class _Graph:
     def replace_reads(self, old: str, new: str) -> None:
         for node in self.nodes:
             names.rename_reads(node, {old: new})
+
+    def forget(self, tensors: Collection[str]) -> None:
+        """What the file says of the types and shapes of these tensors is so no more."""
+        kept = [v for v in self.graph.value_info if v.name not in tensors]
+        del self.graph.value_info[:]
+        self.graph.value_info.extend(kept)
 
     def dtype(self, tensor: str) -> np.dtype:
         return external.dtype_of(self.types.get(tensor, TensorProto.FLOAT))
@@ -369,6 +392,147 @@ def _clamp_powers(graph: _Graph, _accused: frozenset[int]) -> list[str]:
     return done
 
 
+def _unfuse_functions(graph: _Graph, accused: frozenset[int]) -> list[str]:
+    """Accused operators that ONNX itself defines by others (Attention, Gelu, RMSNormalization, ...), written as these."""
+    done = []
+    for node in (graph.nodes[n] for n in sorted(accused)):
+        body = _definition(graph, node)
+        if body is None or any(a.type in _GRAPHS for inner in body.node for a in inner.attribute):
+            continue
+        given = itertools.chain(node.input, itertools.repeat(""))
+        renamed = dict(zip(body.input, given, strict=False)) | {"": ""}
+        renamed |= {formal: actual for formal, actual in zip(body.output, node.output, strict=False) if actual}
+        usual = defs.get_schema(node.op_type, graph.opset, "").attributes
+        stated = {name: a.default_value for name, a in usual.items() if a.default_value.type}
+        stated |= {a.name: a for a in node.attribute}
+        for inner in body.node:
+            made = NodeProto.FromString(inner.SerializeToString())
+            made.name = graph.fresh(f"{node.name or node.output[0]}__{inner.op_type.lower()}")
+            for outer in made.output:
+                if outer not in renamed:
+                    renamed[outer] = graph.fresh(f"{node.output[0]}__{outer}")
+            names.rename_reads(made, renamed)
+            made.output[:] = [renamed[outer] for outer in made.output]
+            _fill_in(made, stated)
+            graph.before.setdefault(id(node), []).append(made)
+        graph.gone.add(id(node))
+        done.append(node.name)
+    return done
+
+
+_GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
+
+
+def _definition(graph: _Graph, node: NodeProto) -> FunctionProto | None:
+    """What ONNX defines the operator by, in the latest form that the model's opset has; None where it defines it by nothing."""
+    if node.domain or not defs.has(node.op_type):
+        return None
+    try:
+        known = defs.get_schema(node.op_type, graph.opset, "")
+    except defs.SchemaError:
+        return None
+    if known.has_function:
+        version = max((v for v in known.function_opset_versions if v <= graph.opset), default=0)
+        return FunctionProto.FromString(known.get_function_with_opset_version(version)) if version else None
+    version = max((v for v in known.context_dependent_function_opset_versions if v <= graph.opset), default=0)
+    types = [graph.types.get(name, 0) for name in node.input]
+    if not version or any(name and not kind for name, kind in zip(node.input, types, strict=True)):
+        return None
+    told = [helper.make_tensor_type_proto(kind, None).SerializeToString() for kind in types]
+    return FunctionProto.FromString(
+        known.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), told)
+    )
+
+
+def _fill_in(node: NodeProto, stated: Mapping[str, AttributeProto]) -> None:
+    """Attributes that refer to those of the operator that is defined take their values; one that it leaves out is left out."""
+    kept = [a for a in node.attribute if not a.ref_attr_name]
+    for attribute in (a for a in node.attribute if a.ref_attr_name in stated):
+        value = AttributeProto.FromString(stated[attribute.ref_attr_name].SerializeToString())
+        value.name = attribute.name
+        kept.append(value)
+    del node.attribute[:]
+    node.attribute.extend(kept)
+
+
+def _widen_attention(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+    """A written-out attention of halves (product, scale and mask, Softmax, product) computed in FP32: Casts in front of all that
+    it reads, and one behind it."""
+    done = []
+    for softmax in (n for n in graph.nodes if n.op_type == "Softmax" and graph.types.get(n.input[0]) in _HALVES):
+        chain = _scores(graph, softmax)
+        readers = graph.readers(softmax.output[0])
+        if not chain or len(readers) != 1 or readers[0].op_type != "MatMul" or softmax.output[0] in graph.outputs:
+            continue
+        last, half = readers[0], graph.types[softmax.input[0]]
+        inside = {n.output[0] for n in (*chain, softmax)}
+        for node in (*chain, softmax, last):
+            for i, name in enumerate(node.input):
+                if name and name not in inside and graph.types.get(name) == half:
+                    node.input[i] = graph.insert(node, "Cast", [name], name, to=TensorProto.FLOAT)
+        wide = graph.insert(last, "MatMul", list(last.input), last.output[0])
+        _become(last, "Cast", [wide], to=half)
+        graph.forget(inside)
+        done.append(softmax.name)
+    return done
+
+
+_HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+
+
+def _scores(graph: _Graph, softmax: NodeProto) -> list[NodeProto]:
+    """What makes the scores of an attention, from its product on, each read by the next one alone; empty where that is not it."""
+    chain: list[NodeProto] = []
+    at, reader = softmax.input[0], softmax
+    while (node := graph.makers.get(at)) is not None and graph.reads_alone(at, reader):
+        chain.insert(0, node)
+        if node.op_type == "MatMul":
+            return chain
+        if node.op_type not in ("Mul", "Div", "Add", "Sub"):
+            break
+        made = [name for name in node.input if name in graph.makers and graph.reads_alone(name, node)]
+        if not made:
+            break
+        at, reader = made[0], node
+    return []
+
+
+def _transpose_in_branches(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+    """A Transpose that alone reads what an If gives, done at the end of both of its branches."""
+    done = []
+    for node in (n for n in graph.nodes if n.op_type == "Transpose"):
+        branch = graph.makers.get(node.input[0])
+        if branch is None or branch.op_type != "If" or not graph.reads_alone(node.input[0], node):
+            continue
+        at = list(branch.output).index(node.input[0])
+        for held in (a.g for a in branch.attribute if a.type == AttributeProto.GRAPH):
+            turned = graph.fresh(f"{held.output[at].name}__transpose")
+            made = NodeProto.FromString(node.SerializeToString())
+            made.input[0], made.output[0], made.name = held.output[at].name, turned, turned
+            held.node.append(made)
+            held.output[at].name = turned
+            held.output[at].type.tensor_type.ClearField("shape")
+        graph.forget({node.input[0]})
+        graph.gone.add(id(node))
+        branch.output[at] = node.output[0]
+        done.append(node.name)
+    return done
+
+
+def convert_opset(model: ModelProto) -> ModelProto | None:
+    """A copy in another opset of ONNX: ``HIGHER`` where the model's is lower, else ``LOWER``. None where the model has operators
+    of others or bodies of its own, holds weights in other files, or ONNX cannot convert it."""
+    opset = schema.opsets(model).get("", 0)
+    outside = any(n.domain not in ("", "ai.onnx") for n in model.graph.node)
+    beside = any(t.data_location == TensorProto.EXTERNAL for t in model.graph.initializer)
+    if outside or beside or model.functions or opset < OLDEST:
+        return None
+    try:
+        return version_converter.convert_version(model, HIGHER if opset < HIGHER else LOWER)
+    except (RuntimeError, ValueError):
+        return None
+
+
 REWRITES: dict[str, Apply] = {
     "drop-identity": _drop_identity,
     "unfuse-reductions": _unfuse_reductions,
@@ -379,4 +543,7 @@ REWRITES: dict[str, Apply] = {
     "unfuse-softmax": _unfuse_softmax,
     "split-sums": _split_sums,
     "clamp-powers": _clamp_powers,
+    "unfuse-functions": _unfuse_functions,
+    "widen-attention": _widen_attention,
+    "transpose-in-branches": _transpose_in_branches,
 }

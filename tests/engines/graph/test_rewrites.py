@@ -10,7 +10,7 @@ from onnx.backend.test.loader import load_model_tests
 from onnx.reference import ReferenceEvaluator
 
 from engines.graph import rewrites
-from engines.graph.rewrites import REWRITES, raise_barriers, rewrite_model
+from engines.graph.rewrites import OTHER_OPSET, REWRITES, raise_barriers, rewrite_model
 from engines.probe import BARRIER
 from engines.search.rewrites import REWRITES as TOLD
 
@@ -42,6 +42,11 @@ def both(
     onnx.checker.check_model(onnx.shape_inference.infer_shapes(changed))
     outputs = [o.name for o in given.graph.output]
     return ReferenceEvaluator(given).run(outputs, {"x": x}), ReferenceEvaluator(changed).run(outputs, {"x": x}), done
+
+
+def branch(op: str, inputs: str) -> onnx.GraphProto:
+    out = helper.make_tensor_value_info("inner", TensorProto.FLOAT, (2, 3, 4))
+    return helper.make_graph([node(op, inputs, "inner")], op, [], [out])
 
 
 def norm() -> onnx.ModelProto:
@@ -100,6 +105,49 @@ GIVEN: dict[str, tuple[Callable[[], onnx.ModelProto], tuple[str, ...]]] = {
         lambda: model([node("Exp", "x", "a"), node("Pow", "a two", "y")], {"two": np.float32(2)}),
         ("Exp>a", "Pow>y"),
     ),
+    "unfuse-functions": (
+        lambda: model(
+            [
+                node("Gelu", "x", "a", approximate="tanh"),
+                node("HardSwish", "a", "b"),
+                node("Celu", "b", "y", alpha=0.5),
+            ],
+            opset=20,
+        ),
+        ("Gelu>a", "HardSwish>b", "Celu>y"),
+    ),
+    "widen-attention": (
+        lambda: model(
+            [
+                node("Cast", "x", "q", to=10),
+                node("Transpose", "q", "k", perm=[0, 2, 1]),
+                node("MatMul", "q k", "s"),
+                node("Mul", "s scale", "t"),
+                node("Add", "t mask", "u"),
+                node("Softmax", "u", "p"),
+                node("MatMul", "p q", "o"),
+                node("Cast", "o", "y", to=1),
+            ],
+            {"scale": np.float16(0.5), "mask": np.float16([0, 0, -100])},
+        ),
+        ("Softmax>p",),
+    ),
+    "transpose-in-branches": (
+        lambda: model(
+            [
+                node("ReduceSum", "x", "total", keepdims=0),
+                node("Greater", "total zero", "is"),
+                node("If", "is", "h", then_branch=branch("Add", "x x"), else_branch=branch("Neg", "x")),
+                node("Transpose", "h", "y", perm=[0, 2, 1]),
+            ],
+            {"zero": np.float32(0)},
+        ),
+        ("Transpose>y",),
+    ),
+    OTHER_OPSET: (
+        lambda: model([node("Relu", "x", "a"), node("Softmax", "a", "y", axis=1)], opset=13),
+        ("Relu>a", "Softmax>y"),
+    ),
     "explicit-pad": (
         lambda: model(
             [node("AveragePool", "x", "y", kernel_shape=[2], pads=[0, 1], count_include_pad=1)], shape=(2, 3, 4)
@@ -110,7 +158,7 @@ GIVEN: dict[str, tuple[Callable[[], onnx.ModelProto], tuple[str, ...]]] = {
 
 
 def test_what_is_told_of_is_what_can_be_done() -> None:
-    assert {r.name for r in TOLD} - {BARRIER} == set(REWRITES) == set(GIVEN)
+    assert {r.name for r in TOLD} - {BARRIER} == {*REWRITES, OTHER_OPSET} == set(GIVEN)
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -119,8 +167,61 @@ def test_it_computes_the_same(name: str) -> None:
     x = np.random.default_rng(3).normal(size=(2, 3, 4)).astype(np.float32)
     before, after, done = both(name, make(), x)
     assert done == changed
+    near = 2e-3 if name == "widen-attention" else 1e-6  # halves round where FP32 does not
     for a, b in zip(before, after, strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(b, a, rtol=near, atol=near)
+
+
+def test_an_attention_of_halves_is_nearer_to_the_truth_in_fp32() -> None:
+    """Scores of some thousands: a half rounds them by up to 2, and its softmax goes wrong by so much."""
+    x = (
+        np.random.default_rng(3)
+        .normal(scale=25, size=(2, 3, 4))
+        .astype(np.float32)
+        .astype(np.float16)
+        .astype(np.float32)
+    )
+    given = GIVEN["widen-attention"][0]()
+    given.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.float16(1), "scale"))
+    before, after, _ = both("widen-attention", given, x)
+    s = np.einsum("nij,nkj->nik", x.astype(np.float64), x.astype(np.float64)) + np.float64([0, 0, -100])
+    p = np.exp(s - s.max(-1, keepdims=True))
+    truth = (p / p.sum(-1, keepdims=True)) @ x
+    assert np.abs(after[0] - truth).max() < 0.05
+    assert np.abs(after[0] - truth).max() < np.abs(before[0] - truth).max() or np.abs(before[0] - truth).max() < 0.02
+    shared = GIVEN["widen-attention"][0]()
+    shared.graph.output.append(helper.make_tensor_value_info("s", TensorProto.FLOAT16, None))
+    assert rewrite_model(shared, "", "widen-attention", ())[1] == (), "scores that others read stay"
+
+
+@pytest.mark.parametrize("values", [1.0, -1.0])
+def test_a_transpose_goes_into_both_branches(values: float) -> None:
+    given = GIVEN["transpose-in-branches"][0]()
+    x = values * np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    before, after, _ = both("transpose-in-branches", given, x)
+    np.testing.assert_array_equal(after[0], before[0])
+    read = GIVEN["transpose-in-branches"][0]()
+    read.graph.output.append(helper.make_tensor_value_info("h", TensorProto.FLOAT, None))
+    assert rewrite_model(read, "", "transpose-in-branches", ())[1] == (), "what others read stays"
+
+
+def test_a_function_is_taken_apart_where_it_is_accused() -> None:
+    given = GIVEN["unfuse-functions"][0]()
+    changed, done = rewrite_model(given, "", "unfuse-functions", (1,))
+    assert done == ("HardSwish>b",)
+    assert {"Gelu", "Celu", "HardSigmoid", "Mul"} >= {n.op_type for n in changed.graph.node} >= {"Gelu", "Celu"}
+    assert "HardSwish" not in {n.op_type for n in changed.graph.node}
+
+
+def test_an_opset_is_changed_only_of_a_model_that_is_all_onnx_s_own() -> None:
+    assert rewrite_model(GIVEN[OTHER_OPSET][0](), "", OTHER_OPSET, ())[0].opset_import[0].version == 21
+    late = model([node("Relu", "x", "y")], opset=21)
+    assert rewrite_model(late, "", OTHER_OPSET, ())[0].opset_import[0].version == 20
+    old = model([node("Softmax", "x", "y")], opset=11)
+    assert rewrite_model(old, "", OTHER_OPSET, ())[1] == (), "ONNX's converter takes another axis"
+    foreign = model([helper.make_node("Gelu", ["x"], ["y"], domain="com.microsoft")])
+    foreign.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    assert rewrite_model(foreign, "", OTHER_OPSET, ())[1] == ()
 
 
 def test_a_clamp_keeps_what_fp16_could_not_hold() -> None:
@@ -181,6 +282,8 @@ def test_nothing_is_done_where_nothing_fits() -> None:
 
 STEMS = (
     "test_reduce_l", "test_reduce_sum_sq", "test_averagepool", "test_layer_normalization", "test_softmax", "test_exp", "test_pow",
+    "test_attention", "test_gelu", "test_hardswish", "test_rms_normalization", "test_group_normalization", "test_elu", "test_mvn",
+    "test_celu", "test_clip", "test_leakyrelu", "test_logsoftmax", "test_prelu", "test_selu", "test_softplus", "test_swish",
 )  # fmt: skip
 
 
@@ -193,6 +296,8 @@ STEMS = (
         ("unfuse-layernorm", 5),
         ("unfuse-softmax", 5),
         ("clamp-powers", 2),
+        ("unfuse-functions", 60),
+        (OTHER_OPSET, 60),
     ],
 )
 def test_it_holds_on_onnx_s_own_node_tests(name: str, least: int) -> None:
@@ -204,13 +309,13 @@ def test_it_holds_on_onnx_s_own_node_tests(name: str, least: int) -> None:
             case.name.startswith("test_layer_norm") and "_expanded" not in case.name
         ):  # whose mean and deviation are asked for, too
             del case.model.graph.node[0].output[1:], case.model.graph.output[1:]
-        changed, done = rewrites.rewrite_model(case.model, "", name, ())
+        changed, done = rewrites.rewrite_model(case.model, "", name, range(len(case.model.graph.node)))
         if not done or "_expanded" in case.name or ReferenceEvaluator(changed).functions_:
             continue
         for given, wanted in case.data_sets:
             feeds = dict(zip([i.name for i in case.model.graph.input], given, strict=False))
-            (got,) = ReferenceEvaluator(changed).run(None, feeds)
-            np.testing.assert_allclose(got, wanted[0], rtol=1e-4, atol=1e-5, err_msg=case.name)
+            got = ReferenceEvaluator(changed).run(None, feeds)
+            np.testing.assert_allclose(got[0], wanted[0], rtol=1e-3, atol=1e-5, err_msg=case.name)
         tried += 1
     assert tried >= least
 

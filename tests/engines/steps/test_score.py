@@ -64,7 +64,9 @@ def walk(
 
 
 def measure(probe: Measure, world: World) -> Measurement:
-    error, score = world[probe.rewrite or probe.keep]
+    error, score = world.get(
+        probe.rewrite or probe.keep, world[""]
+    )  # a rewrite that finds nothing to do leaves it as it is
     if probe.engine == "judge":
         error = 0.0
     told = {"rewritten": ["a"]} if probe.rewrite in ("drop-identity", "barrier") else {}
