@@ -1,5 +1,6 @@
 """Scripts and commands run only where somebody on this machine agreed to them."""
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -61,6 +62,23 @@ def test_a_trust_file_that_others_can_write_trusts_nothing(script: Path) -> None
     trust.remember(trust.items(problem))
     trust.trust_file().chmod(0o666)
     assert len(trust.strangers(problem, [])) == 1
+
+
+def test_what_others_wrote_into_a_trust_file_is_not_taken_over(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agreeing to one thing made a file that others could write the user's own again, and with it all that they had put there."""
+    theirs, own = Problem(model="m", inputs=(str(script),)), Problem(model="m", check="mine {model}")
+    trust.remember(trust.items(theirs))
+    for mode, owner in ((0o666, os.geteuid()), (0o600, os.geteuid() + 1)):
+        trust.trust_file().chmod(mode)
+        with monkeypatch.context() as other:
+            other.setattr(os, "geteuid", lambda owner=owner: owner)
+            assert len(trust.strangers(theirs, [])) == 1, mode
+            trust.remember(trust.items(own))
+        assert trust.strangers(own, []) == []
+        assert len(trust.strangers(theirs, [])) == 1, mode
+        trust.trust_file().unlink()
+        trust.remember(trust.items(theirs))
+        assert trust.strangers(theirs, []) == []
 
 
 def test_a_broken_trust_file_trusts_nothing_and_is_written_anew(script: Path) -> None:

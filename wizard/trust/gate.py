@@ -118,25 +118,22 @@ def trust_file() -> Path:
     return Path(state) / "narrowdown" / "trust.json"
 
 
-def trusted() -> frozenset[str]:
-    """The keys of what was agreed to. A file that cannot be read, or that others could write, trusts nothing."""
-    path = trust_file()
-    try:
-        if path.stat().st_mode & 0o022:
-            return frozenset()
-        return frozenset(msgspec.json.decode(path.read_bytes(), type=dict[str, str]))
-    except (OSError, ValueError):
-        return frozenset()
+def trusted() -> dict[str, str]:
+    """Key -> path of what was agreed to. A file that cannot be read, or that others own or could write, trusts nothing."""
+    with contextlib.suppress(OSError, ValueError), trust_file().open("rb") as file:
+        found = os.fstat(file.fileno())
+        if found.st_uid == os.geteuid() and not found.st_mode & 0o022:
+            return msgspec.json.decode(file.read(), type=dict[str, str])
+    return {}
 
 
 def remember(agreed: Iterable[Item]) -> None:
     """Add what somebody here has agreed to. A script or library that is gone later can run nothing, so that is agreed to as
-    well; not so of a command, which runs all the same. Only the user may read the file (0600). Raises ``OSError``."""
+    well; not so of a command, which runs all the same. Only the user may read the file (0600); nothing is taken over from one
+    that others could write. Raises ``OSError``."""
     path = trust_file()
     with turn(path):  # several sessions may be begun at once
-        known: dict[str, str] = {}
-        with contextlib.suppress(OSError, ValueError):
-            known = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+        known = trusted()
         fresh = {each.key: each.path for item in agreed for each in ((item,) if item.command else (item, item.absent))}
         if fresh.keys() <= known.keys():
             return
