@@ -496,6 +496,11 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
             overflowing = models.plant_overflow(model, inputs, folder)
             long += [
                 Case(
+                    f"{name}-beside",
+                    f"{name} with an overflow planted, weakly typed FP16 without TF32, as Polygraphy builds it",
+                    flow(overflowing, inputs, f"{weak},tf32=off", seconds=1500),
+                ),
+                Case(
                     f"{name}-planted",
                     f"{name} with an overflow planted, weakly typed FP16",
                     flow(overflowing, inputs, weak, seconds=900),
@@ -508,7 +513,7 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
                 Case(
                     f"peer-{name}-planted",
                     f"polygraphy debug reduce on {name} with an overflow planted",
-                    peer(overflowing, inputs, "--fp16", regex=DIFFERS),
+                    peer(overflowing, inputs, "--fp16", regex=DIFFERS, seconds=1500),
                 ),
             ]
     return [

@@ -81,6 +81,11 @@ DECLARATION = Declaration(
             ("auto", "weak", "strong"),
         ),
         Option(
+            "tf32", "str", "on",
+            "Whether FP32 layers may compute in TF32, as TensorRT and trtexec have it; off: as Polygraphy and trtexec --noTF32.",
+            ("on", "off"),
+        ),
+        Option(
             "constraints", "str", "obey", "Whether layers kept in FP32 must be, in weakly typed builds.",
             ("obey", "prefer", "none"),
         ),

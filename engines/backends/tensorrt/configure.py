@@ -33,7 +33,7 @@ def configure_build(
     smallest, of those that will be fed in several sizes. Raises ``EngineFault``."""
     trt = found.trt
     config = builder.create_builder_config()
-    if settings.precision == "fp32" and found.has_flag("TF32"):
+    if (settings.precision == "fp32" or not settings.tf32) and found.has_flag("TF32"):
         config.clear_flag(trt.BuilderFlag.TF32)
     for flag in flags:
         config.set_flag(getattr(trt.BuilderFlag, flag))

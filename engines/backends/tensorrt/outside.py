@@ -27,7 +27,7 @@ def check_part(found: Found) -> CheckPart:
         "package": found.spec.name,
         "strong": strong,
         "flags": [flag] if flag and not strong else [],
-        "tf32": precision != "fp32",
+        "tf32": precision != "fp32" and chosen.get("tf32", "on") == "on",
         "calibration": bool(chosen.get("calibration")) and not strong,
         "capability": "" if capability == "current" else capability.upper(),
     }

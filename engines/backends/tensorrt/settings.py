@@ -30,12 +30,14 @@ Shapes = dict[str, tuple[int, ...]]
 
 class Settings(msgspec.Struct, frozen=True):
     """``workspace`` in bytes, 0: all of the GPU's memory. ``level``: builder optimization level, -1: the version's own.
-    ``capability``: ``current`` or ``sm89``: what the engine is built for. Shapes are by input name."""
+    ``capability``: ``current`` or ``sm89``: what the engine is built for. ``tf32``: whether FP32 layers may use it; precision
+    ``tf32`` without it is ``fp32``. Shapes are by input name."""
 
     precision: str = "tf32"
     typing: str = "auto"
     constraints: str = "obey"
     capability: str = "current"
+    tf32: bool = True
     workspace: int = 0
     level: int = -1
     timing_cache: bool = True
@@ -56,11 +58,13 @@ class Settings(msgspec.Struct, frozen=True):
         if found.rtx and capability == "current" and gpu is None:
             capability = "sm89"  # an engine must be built for something; Ada is the middle of what RTX supports
         sources = chosen.get("tactic_sources")
+        precision, tf32 = chosen["precision"], chosen.get("tf32", "on") == "on"
         return Settings(
-            precision=chosen["precision"],
+            precision="fp32" if precision == "tf32" and not tf32 else precision,
             typing=chosen.get("typing", "strong"),
             constraints=chosen.get("constraints", "obey"),
             capability=capability,
+            tf32=tf32,
             workspace=int(chosen["workspace"]) * _MIB,
             level=-1 if chosen["optimization_level"] is None else int(chosen["optimization_level"]),
             timing_cache=chosen["timing_cache"] == "shared",

@@ -142,7 +142,9 @@ def test_only_the_installed_version_of_a_tool_is_shown() -> None:
 FLAGS = {  # engine, version of TensorRT -> Polygraphy's words, trtexec's
     ("tensorrt", "10.6.0"): ("--tf32", ""),
     ("tensorrt:precision=fp32", "10.6.0"): ("", "--noTF32"),
+    ("tensorrt:tf32=off", "10.6.0"): ("", "--noTF32"),
     ("tensorrt:precision=fp16", "10.6.0"): ("--fp16 --tf32", "--fp16"),
+    ("tensorrt:precision=fp16,tf32=off", "10.6.0"): ("--fp16", "--fp16 --noTF32"),
     ("tensorrt:precision=fp16", ""): ("--fp16 --tf32", "--fp16"),
     ("tensorrt:precision=fp16", "11.2.1.2"): ("--strongly-typed --tf32", "--stronglyTyped"),
     ("tensorrt:precision=fp16,typing=strong", "10.6.0"): ("--strongly-typed --tf32", "--stronglyTyped"),

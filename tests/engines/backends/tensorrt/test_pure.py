@@ -55,6 +55,28 @@ def test_auto_typing_follows_the_version(spec: str, found: Any, strong: bool) ->
 
 
 @pytest.mark.parametrize(
+    ("spec", "precision", "cleared"),
+    [
+        ("tensorrt", "tf32", []),
+        ("tensorrt:tf32=off", "fp32", ["TF32"]),  # held to FP32's tolerance, as it is what is left
+        ("tensorrt:precision=fp32", "fp32", ["TF32"]),
+        ("tensorrt:precision=fp16", "fp16", []),
+        ("tensorrt:precision=fp16,tf32=off", "fp16", ["TF32"]),
+    ],
+)
+def test_tf32_can_be_left_out(spec: str, precision: str, cleared: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    found, gone = library(), list[str]()
+    config = SimpleNamespace(clear_flag=gone.append, set_flag=lambda _: None)
+    found.trt.BuilderFlag = SimpleNamespace(TF32="TF32")
+    found.trt.ProfilingVerbosity = SimpleNamespace(DETAILED=2)
+    monkeypatch.setattr(configure, "_make_profile", lambda *_: None)
+    chosen = settings(spec, found)
+    builder = SimpleNamespace(create_builder_config=lambda: config)
+    configure.configure_build(found, builder, None, chosen, (), {}, {})
+    assert (chosen.precision, gone) == (precision, cleared)
+
+
+@pytest.mark.parametrize(
     ("spec", "found", "words"),
     [
         ("tensorrt:typing=weak", library(weak=False), "TensorRT 11.2 has no weakly typed networks. .*typing=strong"),
