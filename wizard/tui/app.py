@@ -244,20 +244,22 @@ class Narrowdown(InTurn[int]):
             self.call_after_refresh(self.push_screen, card)  # behind it the step is seen as it will be
 
     def _show(self, scene: Scene) -> None:
-        """The Step screen, or the Finish screen at an end. Cards over the wrong one are closed."""
+        """The Step screen, or the Finish screen at an end. Cards over the wrong one are closed; a note that is being written
+        keeps its place and every key that is typed meanwhile: the screen below it follows once it is done."""
         wanted = FinishScreen if scene.face == "ended" else StepScreen
-        if any(isinstance(screen, wanted) for screen in self.screen_stack):
+        if any(isinstance(screen, wanted | NoteCard) for screen in self.screen_stack):
             return
         if any(isinstance(screen, SessionScreen) for screen in self.screen_stack):
-            written = next((card.written for card in self.screen_stack if isinstance(card, NoteCard)), "")
             while not isinstance(self.screen, SessionScreen):
                 self.pop_screen()
-            here: SessionScreen = wanted()
-            self.switch_screen(here)
-            if written:  # somebody is amid a note: what was typed is never thrown away
-                self.call_after_refresh(here.action_note, written)
+            self.switch_screen(wanted())
         else:
             self.push_screen(wanted())
+
+    def catch_up(self) -> None:
+        """The screen that the scene wants now, where a card has held it back."""
+        if self.scene is not None and isinstance(self.screen, SessionScreen):
+            self._show(self.scene)
 
     # Requests
 

@@ -246,7 +246,7 @@ def draw(texts: list[str]) -> None:
                 LogCard([text], text),
                 Choose(text, text, [("a", text, text)]),
                 Fields(text, text, [Field("a", text)]),
-                NoteCard(text, text),
+                NoteCard(text),
                 TermsCard([entry], 1),
                 CommandsCard([entry], lambda _: text, text),
                 RewindCard([entry]),

@@ -95,6 +95,7 @@ class SessionScreen(Hosted):
         """Whatever happened behind an overlay is drawn now."""
         if self.scene and self.is_mounted:
             self._draw(self.scene)
+            self.app.call_later(self.host.catch_up)
 
     def _changed(self, scene: Scene) -> None:
         """Behind a card nothing is drawn: whoever reads it wants its keys answered at once."""
@@ -249,8 +250,8 @@ class SessionScreen(Hosted):
 
     # Cards that ask
 
-    def action_note(self, written: str = "") -> None:
-        """Write a note into the journal. ``written``: what was typed so far."""
+    def action_note(self) -> None:
+        """Write a note into the journal."""
         scene = self.scene
 
         def done(values: Mapping[str, str] | None) -> None:
@@ -259,7 +260,7 @@ class SessionScreen(Hosted):
 
         before = [f"- {note}" for note in journalled(scene.state, scene.flow)[-5:]] if scene else []
         text = "It is kept in the session and shown in the report." + ("\n\n" + "\n".join(before) if before else "")
-        self.app.push_screen(NoteCard(text, written), done)
+        self.app.push_screen(NoteCard(text), done)
 
     def action_rewind(self) -> None:
         """Choose an earlier question to go back to; each says what that sets aside."""

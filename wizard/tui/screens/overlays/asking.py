@@ -86,12 +86,7 @@ class Fields(Card[Mapping[str, str]]):
 
 
 class NoteCard(Fields):
-    """Asks for a note. What is typed into it outlives the screen below."""
+    """Asks for a note. It outlives the screen below: nobody's typing goes elsewhere because a session has ended."""
 
-    def __init__(self, text: str, written: str = "") -> None:
-        super().__init__("Note", text, [Field("note", "Your note", written)])
-
-    @property
-    def written(self) -> str:
-        """What stands in the field now."""
-        return self.query_one(Input).value if self.query(Input) else ""
+    def __init__(self, text: str) -> None:
+        super().__init__("Note", text, [Field("note", "Your note")])
