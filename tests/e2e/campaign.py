@@ -46,7 +46,6 @@ OTHERS = ("segv", "paused", "two", "disk", "damage")
 ALIVE = ("worker", "segv", "paused", "two")  # the session itself goes on
 BY_ITSELF = ("torn", "written", "unfinished")  # by its own hand
 STRIKES = 4  # in one start of such a session
-CODES = (0, 2, 3, 4, 6, 10, 11, 12, 13)  # of a session that came to an end of its own
 PATIENCE = 120.0  # seconds for one start of one session
 LAZY = ("probe.started", "worker.died")  # events that nobody acts on: not synced one by one
 SIZES = 40  # of disks, from a few KiB up to what the session takes

@@ -126,7 +126,7 @@ def test_a_worker_that_is_lost_costs_one_probe(
 
 @pytest.mark.slow
 def test_a_checker_that_never_returns_costs_one_probe(narrowdown: Callable, tmp_path: Path) -> None:
-    """The checker hangs on one candidate only, on the first that is not the whole model."""
+    """The checker hangs on one candidate only, on the first part of the model; the controls, which hold none of it, it passes."""
     model, _ = tiny.parts(tmp_path, 3)
     struck = tmp_path / "struck"
     checker = tmp_path / "checker.py"
@@ -134,7 +134,7 @@ def test_a_checker_that_never_returns_costs_one_probe(narrowdown: Callable, tmp_
         "import onnx, pathlib, sys\n"
         f"struck = pathlib.Path({str(struck)!r})\n"
         "names = {n.name for n in onnx.load(sys.argv[1]).graph.node}\n"
-        "if len(names) < 16 and not struck.exists():\n"
+        "if len(names) < 16 and names & {'/square0', '/scaled2'} and not struck.exists():\n"
         "    struck.touch()\n"
         "    while True: pass\n"
         "sys.exit(1 if {'/square0', '/scaled2'} <= names else 0)\n"

@@ -19,6 +19,7 @@ from engines.store import copying, sound
 from engines.store.content import Damaged, Store, digest_file
 from engines.store.scratch import scratch
 from engines.workers.executor import LOCAL, Executor, ExecutorLost
+from wizard.exits import BY_VERDICT
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
 from wizard.problem import Problem
@@ -388,7 +389,7 @@ def _followed(client: Client, rec: Recording, keep_going: bool, told: Callable[[
             break
         time.sleep(0.1)
     code = client.exit_code()
-    if code not in (0, 6, 10, 11, 12, 13):
+    if code not in BY_VERDICT.values():
         said = client.progress() or {}
         why = str(said.get("text", "")) or f"it ended with {code}"
         row = Row("", 0, "end", rec.state.end, "stopped", "cannot tell", why)

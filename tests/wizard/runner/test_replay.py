@@ -16,10 +16,12 @@ from engines.probe import Candidate, Inspect, Measure, Measurement, SampleResult
 from engines.steps.base import Finish, Steps, StepSpec
 from engines.store.content import Store, digest_file
 from wizard.demo import MODELS
+from wizard.exits import BAD_USAGE, BY_VERDICT, MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
 from wizard.flow.load import load
 from wizard.problem import Problem
+from wizard.runner import replay
 from wizard.runner.client import Client
-from wizard.runner.replay import dry, real, search
+from wizard.runner.replay import dry, real, recording, search
 from wizard.runner.table import AS_EXPECTED, CANNOT_TELL, DIFFERS, Replay
 from wizard.session import events as e
 from wizard.session import folder as folders
@@ -352,6 +354,32 @@ def test_all_three_ways_on_a_real_model(tmp_path):
     assert real(place, engine=off).exit_code() == DIFFERS
     assert search(place).exit_code() == AS_EXPECTED
     assert search(place, engine=off).exit_code() == DIFFERS
+
+
+class Ended:
+    """A client whose runner has ended with this code and asked nothing."""
+
+    def __init__(self, code: int) -> None:
+        self.exit_code = lambda: code
+
+    def alive(self) -> bool:
+        return False
+
+    def poll(self) -> tuple[()]:
+        return ()
+
+    def progress(self) -> None:
+        return None
+
+
+def test_a_search_that_came_to_any_end_was_not_stopped(confirmed):
+    seen = recording(confirmed)
+    codes = sorted(set(BY_VERDICT.values()))
+    assert len(codes) > 7
+    assert [replay._followed(Ended(code), seen, True, print) for code in codes] == [[]] * len(codes)
+    for code in (BAD_USAGE, NEEDS_PERSON, MISSING, OUR_FAULT, STOPPED):
+        (row,) = replay._followed(Ended(code), seen, True, print)
+        assert (row.now, row.outcome) == ("stopped", "cannot tell"), code
 
 
 def test_search_needs_the_model(tmp_path):
