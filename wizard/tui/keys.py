@@ -112,6 +112,10 @@ FIXED = DIGITS | {"up", "down", "left", "right", "home", "end", "tab", "shift+ta
 _NAMED = frozenset(key.value for key in Keys if not key.value.startswith(("<", "ctrl-")))
 _SILENT = re.compile(r"f\d+|escape|insert|pageup|pagedown|(ctrl|alt)\+.+")  # type nothing into a field
 _MODIFIERS = re.compile(r"^(?:(?:ctrl|alt|shift|super)\+)*")
+ALONG = tuple(  # a list that is not to take PageUp and PageDown for itself
+    Binding(key, action, key.capitalize(), show=False)
+    for key, action in (("up", "cursor_up"), ("down", "cursor_down"), ("home", "first"), ("end", "last"))
+)
 
 
 def bindings(*ids: str) -> list[BindingType]:

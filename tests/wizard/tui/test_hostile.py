@@ -162,9 +162,9 @@ def fill(app: App[None], name: str) -> None:
     )
     whole = scene(name, rows, (visit, unknown))
     state, hunt, work = whole.state, whole.hunt, whole.work
-    app.query_one(TitleLine).show(whole)
-    app.query_one(Crumb).show(plot, state.route, "layerwise")
-    app.query_one(Route).show(plot, state.route, name, name)
+    app.query_one(TitleLine).tell(whole)
+    app.query_one(Crumb).tell((plot, state.route, "layerwise"))
+    app.query_one(Route).tell((plot, state.route, name, name))
     app.query_one(Evidence).show(
         {"message": name, "culprit": name, name: name, "profile": "1,2,3"}, ("culprit", name, "profile")
     )
@@ -174,14 +174,14 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(Model).show(hunt)
     app.query_one(Tail).show([name, name])
     found = findings(name)
-    app.query_one(Culprits).show(found)
-    app.query_one(Cure).show(found)
-    app.query_one(Journey).show(plot, state.route)
-    app.query_one(Files).show(name, [(name, name)])
-    app.query_one(Todos).show([Todo(name, name), Todo(name)])
+    app.query_one(Culprits).tell(found)
+    app.query_one(Cure).tell(found)
+    app.query_one(Journey).tell((plot, state.route))
+    app.query_one(Files).tell((name, [(name, name)]))
+    app.query_one(Todos).tell([Todo(name, name), Todo(name)])
     app.query_one(Panel).name_it(name, name)
     app.query_one(Troubles).show(tuple(Trouble(kind, name, name, name, (name,), name, name) for kind in ORDER))
-    app.query_one(Surroundings).show(
+    app.query_one(Surroundings).tell(
         (Vicinity((Spot(name, name), Spot(name, name, (0,), True, name)), 3, 4, (name,), name),)
     )
     app.query_one(Answers).show(

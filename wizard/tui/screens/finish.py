@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-from textual import getters
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -32,8 +31,6 @@ class FinishScreen(SessionScreen):
         "This is the end of the route: what was found, then what to do now, then how it was found. {export} writes the case into "
         "one folder or zip to hand on, {rewind} goes back to an earlier question, {terms} explains the words."
     )
-
-    page = getters.query_one("#page", VerticalScroll)
 
     def content(self) -> ComposeResult:
         told = self.host.fill_in_keys
@@ -67,28 +64,28 @@ class FinishScreen(SessionScreen):
         state, end = scene.state, scene.flow.ends.get(scene.state.end)
         if not state.end:
             return
-        self.query_one("#route", Route).show(scene.flow, state.route, state.end, "the end of the route")
-        self.query_one("#crumb", Crumb).show(scene.flow, state.route, state.end)
+        self.query_one("#route", Route).tell((scene.flow, state.route, state.end, "the end of the route"))
+        self.query_one("#crumb", Crumb).tell((scene.flow, state.route, state.end))
         verdict = end.verdict if end else ""
         self.query_one("#verdict-panel", Panel).name_it(end.title if end else state.end, verdict.replace("-", " "))
         said = report(scene)
         self.query_one("#result", Text).show("\n\n".join(found(said)), "bold")
         self.query_one("#effect", Text).show(scene.short(effect(said)))
         self.query_one("#end-explain", Text).show(end.explain if end else "")
-        self.query_one("#todo", Todos).show(
+        self.query_one("#todo", Todos).tell(
             [Todo(self.host.fill_in_keys(t.text), t.command) for t in todo(scene, verdict)]
         )
-        self.query_one("#culprits", Culprits).show(scene.short(state.findings))
+        self.query_one("#culprits", Culprits).tell(scene.short(state.findings))
         self.query_one("#culprits-panel", Panel).name_it("What fails", scene.names_left_out)
         self.query_one("#culprits-panel").display = bool(state.findings.culprits)
-        self.query_one("#cure", Cure).show(scene.short(state.findings))
+        self.query_one("#cure", Cure).tell(scene.short(state.findings))
         self.query_one("#cure-panel").display = state.findings.workaround is not None
         self._decided(scene)
-        self.query_one("#where", Surroundings).show(scene.sight.places if state.findings.culprits else ())
+        self.query_one("#where", Surroundings).tell(scene.sight.places if state.findings.culprits else ())
         self.query_one("#where-panel").display = bool(state.findings.culprits and scene.sight.places)
-        self.query_one("#journey", Journey).show(scene.flow, state.route)
-        self.query_one("#files", Files).show(
-            shorten_path(scene.folder / "case"), handed(scene.files, can_check(scene.problem))
+        self.query_one("#journey", Journey).tell((scene.flow, state.route))
+        self.query_one("#files", Files).tell(
+            (shorten_path(scene.folder / "case"), handed(scene.files, can_check(scene.problem)))
         )
         self.query_one("#files-panel").display = bool(said.culprits)
 
@@ -123,11 +120,3 @@ class FinishScreen(SessionScreen):
     def action_after(self) -> None:
         """Is it known, and what else cures it? In a new session."""
         self.host.go_on_after()
-
-    def action_scroll_up(self) -> None:
-        """Scroll the page."""
-        self.page.scroll_page_up(animate=False)
-
-    def action_scroll_down(self) -> None:
-        """Scroll the page."""
-        self.page.scroll_page_down(animate=False)

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+from textual import getters
 from textual.app import ComposeResult
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
 
@@ -45,21 +47,23 @@ MAP_HINT = "arrows choose, Enter explains, {close} closes"
 HIDDEN = ("edit", "probes", "details", "interrupt", "scroll_up", "scroll_down")
 
 
-class TitleLine(Lines):
+class TitleLine(Lines[Scene | None]):
     """Model and engines on the left; session and time on the right."""
+
+    _told = None
 
     def __init__(self) -> None:
         super().__init__(id="title")
-        self._scene: Scene | None = None
 
-    def show(self, scene: Scene) -> None:
-        self._scene = scene
+    def tell(self, told: Scene | None) -> None:
+        """Each scene is a new one; comparing them costs more than drawing the line."""
+        self._told = told
         self.changed()
 
     def lines(self, width: int) -> list[Content]:
-        if self._scene is None:
+        if self._told is None:
             return [Content()]
-        scene, state, g = self._scene, self._scene.state, self.glyphs
+        scene, state, g = self._told, self._told.state, self.glyphs
         model = scene.problem.model.rpartition("/")[2] or scene.folder.name
         right = f"session {scene.id}"
         if state.opened and width >= 70 and scene.face in ("running", "ended"):  # elsewhere it would stand still
@@ -79,6 +83,7 @@ class SessionScreen(Hosted):
 
     AUTO_FOCUS = ""  # focus follows the face, so that Enter always means what the bottom line says
     HELP_TEXT: ClassVar[str] = ""
+    page = getters.query_one("#page", VerticalScroll)
 
     @property
     def scene(self) -> Scene | None:
@@ -107,7 +112,7 @@ class SessionScreen(Hosted):
     def _draw(self, scene: Scene) -> None:
         if not self.is_attached:  # the program ends, and what it would be drawn on goes
             return
-        self.query_one(TitleLine).show(scene)
+        self.query_one(TitleLine).tell(scene)
         self.draw(scene)
 
     def draw(self, scene: Scene) -> None:
@@ -300,6 +305,14 @@ class SessionScreen(Hosted):
 
         text = "A folder, or a file that ends in .zip. It holds everything that someone else needs to see the fault."
         self.app.push_screen(Fields("Export", text, [Field("path", "Where to", proposal, required=True)]), done)
+
+    def action_scroll_up(self) -> None:
+        """Scroll the page."""
+        self.page.scroll_page_up(animate=False)
+
+    def action_scroll_down(self) -> None:
+        """Scroll the page."""
+        self.page.scroll_page_down(animate=False)
 
     # Leaving
 

@@ -106,7 +106,6 @@ class StepScreen(SessionScreen):
     crumb = getters.query_one("#crumb", Crumb)
     question = getters.query_one("#question", Panel)
     answers = getters.query_one(Answers)
-    page = getters.query_one("#page", VerticalScroll)
     around = getters.query_one("#around", Panel)
     around_beside = getters.query_one("#around-beside", Panel)
     why = getters.query_one("#why", Why)
@@ -177,8 +176,8 @@ class StepScreen(SessionScreen):
             "-located": names_nodes and bool(scene.sight.places),
         }
         self.update_classes({**{f"-{name}": name == face for name in FACES}, **shown})
-        self.route.show(scene.flow, route, here, self._doing(scene))
-        self.crumb.show(scene.flow, route, here)
+        self.route.tell((scene.flow, route, here, self._doing(scene)))
+        self.crumb.tell((scene.flow, route, here))
         number = len([v for v in route if v.answer]) + 1
         entries = scene.state.visits(here) + (visit is None)
         known = len(scene.state.findings.culprits)  # each is patched from here on, and the next one is looked for
@@ -215,7 +214,7 @@ class StepScreen(SessionScreen):
             self.query_one("#evidence", Evidence).show(outcome, node.evidence if node else (), visit.step, seen)
         if shown["-located"]:
             for panel in (self.around, self.around_beside):
-                panel.query_one(Surroundings).show(scene.sight.places[scene.sight.now :][:1])
+                panel.query_one(Surroundings).tell(scene.sight.places[scene.sight.now :][:1])
         self.query_one("#measured-panel").display = face == "ask" and (measured or bool(node and node.evidence))
         for why, by_hand in ((self.why, self.by_hand), (self.why_beside, self.by_hand_beside)):
             why.show(because)
@@ -365,14 +364,6 @@ class StepScreen(SessionScreen):
     def action_retry(self) -> None:
         """Start the runner again."""
         self.host.restart()
-
-    def action_scroll_up(self) -> None:
-        """Scroll the page."""
-        self.page.scroll_page_up(animate=False)
-
-    def action_scroll_down(self) -> None:
-        """Scroll the page."""
-        self.page.scroll_page_down(animate=False)
 
     def on_answers_chosen(self, event: Answers.Chosen) -> None:
         """Ask for the values that the answer carries, then give it."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList
@@ -26,10 +26,7 @@ class Answers(OptionList, inherit_bindings=False):
     """Keeps a caret beside the highlighted answer, so that it shows without colour too. PageUp and PageDown stay the page's."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "cursor_up", "Up", show=False),
-        Binding("down", "cursor_down", "Down", show=False),
-        Binding("home", "first", "First", show=False),
-        Binding("end", "last", "Last", show=False),
+        *keys.ALONG,
         *keys.bindings("answer"),
     ]
 

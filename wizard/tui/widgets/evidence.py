@@ -6,7 +6,6 @@ Which picture is drawn follows from the names of the fields, not from the step: 
 
 import re
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -49,29 +48,24 @@ class Seen(msgspec.Struct, frozen=True):
     height: int = 5
 
 
-class Evidence(Lines):
+class Evidence(Lines[tuple[Mapping[str, Any], Sequence[str], str, Seen]]):
     """``message`` first, then label and value of each field, then the pictures."""
 
-    _outcome: Mapping[str, Any] = MappingProxyType({})
-    _fields: Sequence[str] = ()
-    _step = ""
-    _seen = Seen()
+    _told: tuple[Mapping[str, Any], Sequence[str], str, Seen] = ({}, (), "", Seen())
 
-    def show(self, outcome: Mapping[str, Any], fields: Sequence[str], step: str = "", seen: Seen = _seen) -> None:
+    def show(self, outcome: Mapping[str, Any], fields: Sequence[str], step: str = "", seen: Seen = _told[3]) -> None:
         """``fields``: which to show and in which order; ``message`` has a place of its own."""
-        if (outcome, fields, step, seen) != (self._outcome, self._fields, self._step, self._seen):
-            self._outcome, self._fields, self._step, self._seen = outcome, fields, step, seen
-            self.changed()
+        self.tell((outcome, fields, step, seen))
 
     def lines(self, width: int) -> list[Content]:
-        outcome = self._outcome
+        outcome, fields, step, seen = self._told
         rows: list[Content] = []
         if message := str(outcome.get("message", "")):
             rows += wrap(message, width)
-        drawn, drawings = evident(outcome, self._fields, self._seen, width, self.glyphs)
+        drawn, drawings = evident(outcome, fields, seen, width, self.glyphs)
         # An empty text means that there is nothing to name; a value that is missing was not measured, and says so.
-        plain = [n for n in self._fields if n not in ("message", "profile", *drawn) and outcome.get(n) != ""]
-        rows += pairs(facts(outcome, plain, self._step), width)
+        plain = [n for n in fields if n not in ("message", "profile", *drawn) and outcome.get(n) != ""]
+        rows += pairs(facts(outcome, plain, step), width)
         for drawing in drawings:
             rows += drawing
         return rows

@@ -6,9 +6,9 @@ from textual.content import Content
 
 from engines import causes
 from engines.compare.say import wrong_by
-from engines.findings import Case, Culprit, Findings, Workaround
+from engines.findings import Case, Culprit, Findings
 from engines.graph import ranges
-from engines.search.known import Fact, list_facts
+from engines.search.known import list_facts
 from wizard.flow.layout import title
 from wizard.flow.model import Flow
 from wizard.report.culprit_groups import groups, kind, others
@@ -21,19 +21,14 @@ from wizard.tui.widgets.lines import Lines, pairs, row, wrap
 from wizard.words import count, duration, listing, margin, number
 
 
-class Culprits(Lines):
+class Culprits(Lines[Findings]):
     """Each culprit: its nodes, how it fails, when it passes, and what that suggests; of those that are like one before them, what
     is their own."""
 
-    _findings = Findings()
-
-    def show(self, findings: Findings) -> None:
-        if findings != self._findings:
-            self._findings = findings
-            self.changed()
+    _told = Findings()
 
     def lines(self, width: int) -> list[Content]:
-        return culprits(self._findings, width, self.glyphs)
+        return culprits(self._told, width, self.glyphs)
 
 
 def culprits(findings: Findings, width: int, glyphs: Glyphs) -> list[Content]:
@@ -113,20 +108,13 @@ def passes(case: Case, glyphs: Glyphs) -> str:
     return f"as {f' {glyphs.arrow} '.join(named)} alone" if named else "?"
 
 
-class Cure(Lines):
+class Cure(Lines[Findings]):
     """The workaround: what to do, whether it holds, what it costs."""
 
-    _workaround: Workaround | None = None
-    _known: tuple[Fact, ...] = ()
-
-    def show(self, findings: Findings) -> None:
-        if findings.workaround != self._workaround:
-            self._workaround = findings.workaround
-            self._known = list_facts(findings, findings.workaround) if findings.workaround else ()
-            self.changed()
+    _told = Findings()
 
     def lines(self, width: int) -> list[Content]:
-        cure = self._workaround
+        cure = self._told.workaround
         if cure is None:
             return []
         names = listing(cure.keep_names, 40)
@@ -140,45 +128,37 @@ class Cure(Lines):
         )
         if cure.unseen is not None and cure.unseen.n:
             rows.append(("and on", f"{cure.unseen.ok} of {cure.unseen.n} it had not seen"))
-        rows += [("known" if position == 0 else "", fact.text) for position, fact in enumerate(self._known)]
+        rows += [
+            ("known" if position == 0 else "", fact.text) for position, fact in enumerate(list_facts(self._told, cure))
+        ]
         rows += [("it costs", cure.cost)] if cure.cost else []
         rows += [("mind", cure.tried)] if cure.tried else []
         return pairs(rows, width)
 
 
-class Todos(Lines):
+class Todos(Lines[Sequence[Todo]]):
     """What to do now, numbered, with what to type below it."""
 
-    _todos: tuple[Todo, ...] = ()
-
-    def show(self, todos: Sequence[Todo]) -> None:
-        if tuple(todos) != self._todos:
-            self._todos = tuple(todos)
-            self.changed()
+    _told: Sequence[Todo] = ()
 
     def lines(self, width: int) -> list[Content]:
         rows: list[Content] = []
-        for position, todo in enumerate(self._todos, 1):
+        for position, todo in enumerate(self._told, 1):
             rows += pairs([(str(position), todo.text)], width)
             typed = literal(todo.command).wrap(max(1, width - 3)) if todo.command else []
             rows += [row([("   ", ""), (line.plain, "bold")]) for line in typed]
         return rows
 
 
-class Journey(Lines):
+class Journey(Lines[tuple[Flow, tuple[Visit, ...]] | None]):
     """How you got here: one line a visit."""
 
-    _state: tuple[Flow, tuple[Visit, ...]] | None = None
-
-    def show(self, flow: Flow, route: tuple[Visit, ...]) -> None:
-        if (flow, route) != self._state:
-            self._state = (flow, route)
-            self.changed()
+    _told = None
 
     def lines(self, width: int) -> list[Content]:
-        if self._state is None:
+        if self._told is None:
             return []
-        flow, route = self._state
+        flow, route = self._told
         rows, mark = [], self.glyphs.ellipsis
         for index, visit in enumerate(route, 1):
             head = f"{index:>2}  "
@@ -204,19 +184,13 @@ class Journey(Lines):
         return rows
 
 
-class Files(Lines):
-    """What to hand on, with the folder named once."""
+class Files(Lines[tuple[str, Sequence[tuple[str, str]]]]):
+    """What to hand on, with the folder named once: the folder, and of each file its name and what it is for."""
 
-    _state: tuple[str, tuple[tuple[str, str], ...]] = ("", ())
-
-    def show(self, folder: str, files: Sequence[tuple[str, str]]) -> None:
-        """``files``: name and what it is for."""
-        if (folder, tuple(files)) != self._state:
-            self._state = (folder, tuple(files))
-            self.changed()
+    _told = ("", ())
 
     def lines(self, width: int) -> list[Content]:
-        folder, files = self._state
+        folder, files = self._told
         if not files:
             return wrap("The case folder is being written.", width, "$quiet")
         return [row([(elide(f"{folder}/", width, self.glyphs.ellipsis), "bold")]), *pairs(files, width)]

@@ -43,30 +43,24 @@ def gallery(scene: Scene, width: int, glyphs: Glyphs) -> list[Content]:
     return rows_ or wrap("Nothing has been measured yet that could be drawn.", width)
 
 
-class Gallery(Lines):
+class Gallery(Lines[Scene]):
     """Draws a scene's pictures."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__()
-        self._scene = scene
+        self._told = scene
 
     def lines(self, width: int) -> list[Content]:
-        return gallery(self._scene, width, self.glyphs)
+        return gallery(self._told, width, self.glyphs)
 
 
-class Surroundings(Lines):
-    """The neighbourhood of each suspect; of those that look the same, the first."""
+class Surroundings(Lines[tuple[Vicinity, ...]]):
+    """The neighbourhood of each suspect; of those that look the same, the first. It takes no room where there is none."""
 
-    _places: tuple[Vicinity, ...] = ()
-
-    def show(self, places: tuple[Vicinity, ...]) -> None:
-        """One drawing each; the widget takes no room where there is none."""
-        if places != self._places:
-            self._places = places
-            self.changed()
+    _told = ()
 
     def lines(self, width: int) -> list[Content]:
-        return surroundings(self._places, width, self.glyphs)
+        return surroundings(self._told, width, self.glyphs)
 
 
 def surroundings(places: Sequence[Vicinity], width: int, glyphs: Glyphs) -> list[Content]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 from rich.cells import cell_len
 from textual.containers import VerticalGroup
@@ -12,12 +13,14 @@ from textual.widget import Widget
 from wizard.tui.glyphs import ASCII, UNICODE, Glyphs, in_ascii
 from wizard.tui.literal import clean, joined, literal
 
+ToldT = TypeVar("ToldT")
 TERM = re.compile(r"‹[^›\n]{1,60}›")  # a word that ``t`` explains
 
 
-class Lines(Widget):
-    """Subclasses give ``lines(width)``; ``changed()`` after new data draws again. Height follows the text."""
+class Lines(Widget, Generic[ToldT]):
+    """Subclasses give ``lines(width)`` of what they were told last (``tell``). Height follows the text."""
 
+    _told: ToldT  # what the text is made of
     DEFAULT_CSS = "Lines { width: 1fr; height: auto; }"
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (the name is Textual's)
@@ -36,6 +39,12 @@ class Lines(Widget):
     def lines(self, width: int) -> list[Content]:
         """The text for ``width`` cells, one Content a row; what is wider is cut."""
         raise NotImplementedError
+
+    def tell(self, told: ToldT) -> None:
+        """Keep what the text is made of, and draw again where it is other than before."""
+        if told != self._told:
+            self._told = told
+            self.changed()
 
     def changed(self) -> None:
         """The data is new: draw again what it changes, and lay the screen out again only where the height is another."""
@@ -65,7 +74,7 @@ class Lines(Widget):
         return Content("\n").join(self._at(self.content_size.width))
 
 
-class Text(Lines):
+class Text(Lines[tuple[str, str]]):
     """A paragraph or several; wraps at words. Styled by its own class or id."""
 
     def __init__(
@@ -78,27 +87,24 @@ class Text(Lines):
     ) -> None:
         """``keep``: every line end of the text stays, as in commands."""
         super().__init__(id=id, classes=classes)
-        self._text, self._keep, self._style = text, keep, ""
+        self._told, self._keep = (text, ""), keep
 
     @property
     def text(self) -> str:
-        return self._text
+        return self._told[0]
 
     def show(self, text: str, style: str = "") -> None:
         """Replace the text; an empty one takes no room."""
-        if (text, style) != (self._text, self._style):
-            self._text, self._style = text, style
-            self.changed()
+        self.tell((text, style))
 
     def lines(self, width: int) -> list[Content]:
-        if not self._text:
+        text, style = self._told
+        if not text:
             return []
         if self._keep:
-            kept = clean(self._text, lines=True).split("\n")
-            return [
-                row for line in kept for row in (Content.styled(line, self._style).wrap(width) if line else [Content()])
-            ]
-        return wrap(self._text, width, self._style)
+            kept = clean(text, lines=True).split("\n")
+            return [row for line in kept for row in (Content.styled(line, style).wrap(width) if line else [Content()])]
+        return wrap(text, width, style)
 
 
 class Panel(VerticalGroup):

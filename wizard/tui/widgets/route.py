@@ -28,22 +28,17 @@ def ahead(flow: Flow, visited: Sequence[str], here: str) -> list[str]:
     return [name for name in flow.nodes if name in reachable and name not in visited and name != here]
 
 
-class Route(Lines):
-    """Every visit with its answer, where we are, and what may follow."""
+class Route(Lines[tuple[Flow, tuple[Visit, ...], str, str] | None]):
+    """Every visit with its answer, where we are with what happens there in a word or two (running, your answer), and what may
+    follow."""
 
     here_row = 0  # of the drawn text: where we are
-    _state: tuple[Flow, tuple[Visit, ...], str, str] | None = None
-
-    def show(self, flow: Flow, route: tuple[Visit, ...], here: str, doing: str) -> None:
-        """``doing``: what happens at ``here``, in a word or two (running, your answer, ready)."""
-        if (flow, route, here, doing) != self._state:
-            self._state = (flow, route, here, doing)
-            self.changed()
+    _told = None
 
     def lines(self, width: int) -> list[Content]:
-        if self._state is None:
+        if self._told is None:
             return []
-        flow, route, here, doing = self._state
+        flow, route, here, doing = self._told
         g = self.glyphs
         rows: list[Content] = []
 
@@ -96,15 +91,10 @@ def crumb(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Gly
     return row([("".join(reversed(shown)), "$quiet"), (now, "bold $recommended")])
 
 
-class Crumb(Lines):
+class Crumb(Lines[tuple[Flow, tuple[Visit, ...], str] | None]):
     """The crumb line of narrow screens."""
 
-    _state: tuple[Flow, tuple[Visit, ...], str] | None = None
-
-    def show(self, flow: Flow, route: tuple[Visit, ...], here: str) -> None:
-        if (flow, route, here) != self._state:
-            self._state = (flow, route, here)
-            self.changed()
+    _told = None
 
     def lines(self, width: int) -> list[Content]:
-        return [crumb(*self._state, width, self.glyphs)] if self._state else [Content()]
+        return [crumb(*self._told, width, self.glyphs)] if self._told else [Content()]

@@ -14,20 +14,14 @@ STYLES: dict[Kind, str] = {
 }  # fmt: skip
 
 
-class Told(Lines):
-    """The sentences of one trouble, the end of its log as it was written, and what to do."""
+class Told(Lines[tuple[Trouble, ...]]):
+    """All troubles of one kind: of each its sentences, the end of its log as it was written, and what to do."""
 
-    _troubles: tuple[Trouble, ...] = ()
-
-    def show(self, troubles: tuple[Trouble, ...]) -> None:
-        """All troubles of one kind."""
-        if troubles != self._troubles:
-            self._troubles = troubles
-            self.changed()
+    _told: tuple[Trouble, ...] = ()
 
     def lines(self, width: int) -> list[Content]:
         rows: list[Content] = []
-        for trouble in self._troubles:
+        for trouble in self._told:
             rows += [*([Content()] if rows else []), *wrap(trouble.text, width, "bold")]
             rows += wrap(trouble.guess, width) if trouble.guess else []
             bar = f"{self.glyphs.line} "
@@ -56,4 +50,4 @@ class Troubles(VerticalGroup):
             panel.display = bool(here)
             if here:
                 panel.name_it(here[-1].title)
-                panel.query_one(Told).show(here)
+                panel.query_one(Told).tell(here)

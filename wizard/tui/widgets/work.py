@@ -21,20 +21,17 @@ from wizard.words import count, duration, left, say_over_plan
 STYLES = {"passes": "$passes", "fails": "$fails", "unresolved": "$unsure", "running": "", "done": "$quiet"}
 
 
-class Doing(Lines):
+class Doing(Lines[tuple[Work, int, bool, str]]):
     """What is being tried, a bar of probes done and expected, and the time left."""
 
-    _state: tuple[Work, int, bool, str] = (Work(), 0, False, "")
+    _told = (Work(), 0, False, "")
 
     def show(self, work: Work, hunt: Hunt, whole: int = 0, now: float = 0.0) -> None:
         """The runner counts the probes that the step has its answer to, known ones among them. ``whole``: nodes of the model."""
-        state = (work, work.done, hunt.resumed, tell_pace(work, hunt, whole, now))
-        if state != self._state:
-            self._state = state
-            self.changed()
+        self.tell((work, work.done, hunt.resumed, tell_pace(work, hunt, whole, now)))
 
     def lines(self, width: int) -> list[Content]:
-        work, done, hunt_resumed, pace = self._state
+        work, done, hunt_resumed, pace = self._told
         g = self.glyphs
         rows = wrap(work.text or "starting", width)
         if work.paused and not any(slot.state == "busy" for slot in work.workers):
@@ -82,7 +79,7 @@ def tell_pace(work: Work, hunt: Hunt, whole: int, now: float) -> str:
     return ", ".join(facts)
 
 
-class Probes(Lines, can_focus=True):
+class Probes(Lines[None], can_focus=True):
     """The last probes, newest first: number, what was tried, verdict as glyph and word, detail, seconds. Arrows highlight one,
     Enter opens it; until then the newest stays in sight."""
 
@@ -168,73 +165,64 @@ class Probes(Lines, can_focus=True):
         ])  # fmt: skip
 
 
-class Model(Lines):
+class Model(Lines[tuple[Strip, tuple[Span, ...]]]):
     """The model as a strip of cells, and the last decisions in words."""
 
     most = 2  # decisions
-    _state: tuple[Strip, tuple[Span, ...]] = (Strip(), ())
+    _told = (Strip(), ())
 
     def show(self, hunt: Hunt) -> None:
         """What is known of each node, and the part that is tried."""
-        state = (hunt.strip, hunt.trying)
-        if state != self._state:
-            self._state = state
-            self.changed()
+        self.tell((hunt.strip, hunt.trying))
 
     @property
     def known(self) -> bool:
         """Whether there is anything to show."""
-        model, trying = self._state
+        model, trying = self._told
         return bool(model.said or (trying and model.whole))
 
     def lines(self, width: int) -> list[Content]:
-        model, trying = self._state
+        model, trying = self._told
         rows = pictures.strip(model, trying, width, self.glyphs)
         for said in model.said[: -self.most - 1 : -1]:
             rows += wrap(said, width)[:2]
         return rows
 
 
-class Smallest(Lines):
+class Smallest(Lines[tuple[tuple[tuple[int, float], ...], int, float, float]]):
     """How the smallest failing part has shrunk, over the time of the search."""
 
     height = 1
-    _state: tuple[tuple[tuple[int, float], ...], int, float, float] = ((), 0, 0.0, 0.0)
+    _told = ((), 0, 0.0, 0.0)
 
     def show(self, hunt: Hunt, work: Work, whole: int, now: float) -> None:
         """From the judged probes, or the step's own word (``best``). ``whole``: nodes of the model, 0 unknown."""
         best = tuple((nodes, ts) for nodes, ts in hunt.best if not whole or nodes < whole)
         if 0 < work.best < (best[-1][0] if best else whole):
             best += ((work.best, now),)
-        state = (best, whole or (best[0][0] if best else 0), hunt.began, float(int(now)))
-        if state != self._state:
-            self._state = state
-            self.changed()
+        self.tell((best, whole or (best[0][0] if best else 0), hunt.began, float(int(now))))
 
     @property
     def known(self) -> bool:
         """Whether there is anything to show."""
-        return bool(self._state[0])
+        return bool(self._told[0])
 
     def lines(self, width: int) -> list[Content]:
-        best, whole, began, now = self._state
+        best, whole, began, now = self._told
         return pictures.shrinking(best, whole, began, now, width, self.glyphs, self.height)
 
 
-class Tail(Lines):
+class Tail(Lines[tuple[str, ...]]):
     """The last lines of a log; wrapped nowhere, cut at the edge."""
 
     most = 5
-    _lines: tuple[str, ...] = ()
+    _told: tuple[str, ...] = ()
 
     def show(self, lines: Sequence[str]) -> None:
         """New last lines."""
-        latest = tuple(lines[-self.most :])
-        if latest != self._lines:
-            self._lines = latest
-            self.changed()
+        self.tell(tuple(lines[-self.most :]))
 
     def lines(self, width: int) -> list[Content]:
-        return [row([(set_cell_size(clean(line), width).rstrip(), "$quiet")]) for line in self._lines] or [
+        return [row([(set_cell_size(clean(line), width).rstrip(), "$quiet")]) for line in self._told] or [
             row([("nothing yet", "$quiet")])
         ]

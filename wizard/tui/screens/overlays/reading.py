@@ -1,7 +1,7 @@
 """Cards for reading."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -23,7 +23,7 @@ from wizard.tui.widgets.lines import Lines, Text, pairs, wrap
 Section = tuple[str, str | Sequence[tuple[str, str]]]  # (heading, a paragraph or rows of label and value)
 
 
-class Sections(Lines):
+class Sections(Lines[None]):
     """Headed paragraphs and tables. One widget for all: each costs the time of a key."""
 
     def __init__(self, sections: Sequence[Section]) -> None:
@@ -99,7 +99,7 @@ class Drawing(Card[None]):
     def __init__(
         self,
         title: str,
-        drawing: Lines,
+        drawing: Lines[Any],
         *,
         at: int = 0,
         before: str = "",
@@ -123,7 +123,7 @@ class Drawing(Card[None]):
             self.call_after_refresh(lambda: area.scroll_to(y=max(0, self._at - area.size.height // 3), animate=False))
 
 
-class Map(Lines, can_focus=True):
+class Map(Lines[None], can_focus=True):
     """The flowchart with the route in it. Arrows choose a node or an end, Enter (or a click on its row) explains it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
