@@ -60,6 +60,7 @@ class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class ConfirmParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeats: int = 5  # fresh builds
     most_culprits: int = 8  # of the session; more nodes like one that was found are not looked at alone
+    most_rounds: int = 8  # of the session, what widens an earlier culprit counted too; then a workaround is looked for
     shrink_others: int = 6  # probes that go into making the case of such a node simpler
     most_patches: int = 12  # steps that a patch is walked forward past values that the precision cannot hold
 
@@ -87,6 +88,8 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
 
     known = any(c.case.node_ids == case.node_ids for c in findings.culprits)
     remedy = () if known else _remedy(findings, case)
+    # What has widened an earlier culprit was cured with it, and fails all the same.
+    known = known or (not remedy and any(set(ranges.decode(case.node_ids)) <= _nodes_of(c) for c in findings.culprits))
     # What does not build gives no values that could be patched; and where the whole model is cured, none need be.
     patchable = not ctx.check and ask.signature.kind != "build" and not remedy
     patches, keep, fits = (yield from walk_forward(ask, case, params.most_patches)) if patchable else ((), (), True)
@@ -145,6 +148,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         culprits = (*culprits, msgspec.structs.replace(other, dir=culprit_folder(len(culprits) + 1)))
     after = msgspec.structs.replace(after, culprits=culprits)
     feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
+    goes_on = still and not known and ctx.visit < params.most_rounds
     low, high = binomial_interval(seen.failures, params.repeats)
     outcome = ConfirmOutcome(
         confirmed=seen.failures > 0,
@@ -162,10 +166,10 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         effect=case.effect,
         culprits=len(culprits),
         alike=len(others.found),
-        patched_fails=still and not known,
+        patched_fails=goes_on,
         patched_error=patched,
         fixable=bool(findings.fixable),
-        message=_message(seen, params.repeats, still, known, others),
+        message=_message(seen, params.repeats, still, known, others, 0 if goes_on else ctx.visit),
     )
     return Finish(
         outcome,
@@ -222,10 +226,10 @@ def culprit_folder(number: int) -> str:
 def join_culprit(index: GraphIndex, earlier: tuple[Culprit, ...], new: Culprit) -> tuple[Culprit, ...]:
     """The culprits with one more. The same cause at a neighbouring node, found on another sample, is the same culprit met further
     on (a square that overflows on one row, its sum on another): it widens what is to be kept and is not counted again."""
-    nodes = set(ranges.decode(new.keep or new.case.node_ids))
+    nodes = _nodes_of(new)
     near = _neighbours(index, nodes)
     for i, old in enumerate(earlier):
-        kept = set(ranges.decode(old.keep or old.case.node_ids))
+        kept = _nodes_of(old)
         if old.cause == new.cause and kept & near:
             patches = {*ranges.decode(old.patches), *ranges.decode(new.patches)}
             both = msgspec.structs.replace(
@@ -236,6 +240,11 @@ def join_culprit(index: GraphIndex, earlier: tuple[Culprit, ...], new: Culprit) 
             )
             return (*earlier[:i], both, *earlier[i + 1 :])
     return (*earlier, new)
+
+
+def _nodes_of(culprit: Culprit) -> set[int]:
+    """What is kept in FP32 for it, where that is known; else its case."""
+    return set(ranges.decode(culprit.keep or culprit.case.node_ids))
 
 
 def walk_forward(ask: Inquiry, case: Case, most: int) -> Sub[tuple[tuple[int, ...], tuple[int, ...], bool]]:
@@ -313,12 +322,14 @@ def _first_sample(findings: Findings) -> str:
     return findings.culprits[0].case.sample if findings.culprits else findings.sample
 
 
-def _message(seen: Seen, looks: int, still: bool, known: bool, others: Alike) -> str:
+def _message(seen: Seen, looks: int, still: bool, known: bool, others: Alike, last: int) -> str:
+    """``last``: the round after which no further one comes; 0: one does where it fails still."""
     also = ""
     if known:
         also = " This case was found before: patching it did not make the rest pass."
     elif still:
         also = " With it patched by reference values the model still fails: there is another culprit."
+        also += f" {last} rounds are the most that one session takes, so a workaround is looked for." if last else ""
     nodes = seen.case.nodes
     size = f"{len(nodes)} node fails" if len(nodes) == 1 else f"{len(nodes)} nodes fail"
     return f"{size} in {seen.failures} of {looks} fresh builds. {seen.cause.evidence}{say_alike(others)}{also}"
@@ -371,7 +382,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="confirm",
-    version=4,
+    version=5,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,

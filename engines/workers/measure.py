@@ -237,7 +237,7 @@ class _Measuring:
         if not self.probe.righted:
             return
         self.progress("computing nodes by the reference")
-        feed.righted = right_nodes(self.index, self.probe, feed, self._run_stage)
+        feed.righted = right_nodes(self.index, self.probe, feed, (*self.part.judged, *self.marks), self._run_stage)
         feed.arrays |= {t: a for t, a in feed.righted.items() if t in feed.arrays}
         names = {self.index.tensors[t].name for t in feed.righted}
         feed.exact = {t: a for t, a in feed.exact.items() if t not in feed.righted}

@@ -4,7 +4,7 @@ So a culprit is cured by its own share only: errors that the engine made before 
 an engine but that it runs parts of a model.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -26,18 +26,21 @@ def sever_righted(index: GraphIndex, probe: Measure) -> Measure:
     return msgspec.structs.replace(probe, candidate=msgspec.structs.replace(probe.candidate, severed=severed))
 
 
-def right_nodes(index: GraphIndex, probe: Measure, feed: Feed, run: Run) -> dict[int, Array]:
-    """Tensor id -> what the reference makes of it, for each that the righted nodes hand on. ``probe``: as ``sever_righted`` gives
-    it; ``feed``: of its candidate."""
-    nodes, righted = node_ids(index, probe.candidate), decode(probe.righted)
+def right_nodes(index: GraphIndex, probe: Measure, feed: Feed, watched: Collection[int], run: Run) -> dict[int, Array]:
+    """Tensor id -> what the reference makes of it, for each that the righted nodes hand on, or make where it is ``watched``.
+    ``probe``: as ``sever_righted`` gives it; ``feed``: of its candidate."""
+    nodes = node_ids(index, probe.candidate)
+    # Of one that lies outside of the candidate the captured value is fed, as of any other node.
+    righted = set(nodes).intersection(decode(probe.righted))
     outputs = {t for n in righted for t in index.nodes[n].outputs}
     fed = {t: a for t, a in {**feed.constants, **feed.arrays}.items() if t not in outputs}
     made: dict[int, Array] = {}
     for group in order_stages(index, nodes, righted):
         needs, leaves = index.boundary(group)
+        seen = {t for n in group for t in index.nodes[n].outputs}.intersection(watched)
         if wanted := [t for t in needs if t not in fed]:
             fed |= run(probe.engine, _candidate(index.ancestors(wanted, stop=fed), wanted), fed)
-        given = run(probe.reference, _candidate(group, leaves), fed)
+        given = run(probe.reference, _candidate(group, seen.union(leaves)), fed)
         fed |= given
         made |= given
     return made

@@ -52,7 +52,7 @@ class Simulated(msgspec.Struct, kw_only=True):
     ``gain``    node -> what it makes of the largest error that it reads (1 where it says nothing, 0 absorbs it).
     ``broken``  how many of the questions break; always the same ones for the same ``seed``. The plain whole model never does.
     ``rate``    how often a run shows what the nodes add; with ``builds`` above 1 each build shows it in all its runs or in none.
-    ``stubborn``  nodes whose error no precision cures.
+    ``stubborn``  nodes whose error no precision cures, nor the reference in their place.
     ``fragile``   nodes that give the largest error as soon as the engine itself gives them wrong values.
     ``shy``       tensors whose watching cures everything.
     ``rare``, ``every``  what nodes add on every so-manieth of the samples that are made near the given ones, beside what they add
@@ -177,7 +177,7 @@ class Simulated(msgspec.Struct, kw_only=True):
                 continue
             read = max((errors.get(t, 0.0) for t in node.reads if t not in severed), default=0.0)
             assert self.keeps or not keep, "it keeps no nodes"
-            own = 0.0 if node.id in (keep - self.stubborn) | righted else self._added(sample).get(node.id, 0.0)
+            own = 0.0 if node.id in (keep | righted) - self.stubborn else self._added(sample).get(node.id, 0.0)
             broken = node.id in self.fragile and read > RULE.tolerance
             errors[node.outputs[0]] = 10.0 if broken else min(10.0, self.gain.get(node.id, 1.0) * read + own)
         return errors

@@ -69,6 +69,22 @@ def test_a_culprit_that_the_first_one_hides_is_named_on_engines_that_keep_no_nod
     assert any("'righted'" in q for q in watched), "the next round looks at what is left"
 
 
+@pytest.mark.parametrize(
+    ("added", "stubborn", "rounds"), [({7: 0.3, 8: 0.5}, {7}, 3), (dict.fromkeys(range(12), 0.3), set(), 8)],
+    ids=["what widens a culprit is not cured", "each round widens it"],
+)  # fmt: skip
+def test_a_workaround_is_looked_for_where_rounds_go_on_and_no_culprit_is_new(
+    added: dict[int, float], stubborn: set[int], rounds: int
+) -> None:
+    """A neighbour that fails of the same cause is counted with the culprit that it stands by."""
+    engine = Simulated.single(graph(CHAIN), added, keeps=False, stubborn=frozenset(stubborn))
+    findings, route = follow(engine)
+    assert len(findings.culprits) == 1
+    assert accused(findings) <= set(added)
+    assert route.count("minimal-case") == rounds
+    assert "workaround" in route
+
+
 def test_two_independent_culprits_are_named_where_the_first_search_stopped_at_one() -> None:
     """Another version of the program, or a person, went on to the workaround with one of two."""
     engine = Simulated.single(graph(CHAIN), {1: 0.3, 9: 0.5})
