@@ -35,7 +35,7 @@ from wizard.session.events import (
     WorkerDied,
 )
 from wizard.terminal import draws_screens
-from wizard.words import count, duration, elide, left, number, price, say_over_plan, visible
+from wizard.words import count, duration, elide, left, price, say_over_plan, show_error, visible
 
 
 class Display(Protocol):
@@ -138,6 +138,7 @@ class PlainDisplay:
         self._probes: dict[str, AnyProbe] = {}
         self._asked: dict[str, str] = {}
         self._notes: set[str] = set()
+        self._metric = "rel_l2"
         self._message = ""  # of the step that finished last
         self._ended = ""  # the end that was said last, "" once anything came after it
         self._begun: set[tuple[str, int]] = set()  # visits whose step was started
@@ -275,7 +276,9 @@ class PlainDisplay:
         if event.unresolved:
             spent.append(f"{event.unresolved} unresolved")
         lines = [f"    {visible(message)}"] if message else []
-        lines += _curve(str((event.outcome or {}).get("profile") or ""))
+        if criterion := event.findings.get("criterion"):
+            self._metric = str(criterion.get("metric", "rel_l2"))
+        lines += _curve(str((event.outcome or {}).get("profile") or ""), self._metric)
         fresh = [str(note) for note in event.findings.get("notes", ()) if note not in self._notes]
         self._notes.update(fresh)
         lines += [f"    note: {visible(note)}" for note in fresh]
@@ -297,13 +300,14 @@ class PlainDisplay:
         return lines
 
 
-def _curve(profile: str) -> list[str]:
+def _curve(profile: str, metric: str) -> list[str]:
     """Error by depth as one line; ``profile`` is layerwise's comma list of log10 errors."""
     errors = [10.0 ** float(log) for log in profile.split(",") if log]
     drawn = curve(errors)
     if not drawn:
         return []
-    ends = f"{number(errors[0])} at the first node, {number(errors[-1])} at the last, at most {number(max(errors))}"
+    said = [show_error(error, metric) for error in (errors[0], errors[-1], max(errors))]
+    ends = f"{said[0]} at the first node, {said[1]} at the last, at most {said[2]}"
     return [f"    error by depth: {drawn}", f"      ({ends}; logarithmic)"]
 
 

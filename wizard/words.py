@@ -3,6 +3,7 @@
 import re
 import unicodedata
 
+from engines.compare.say import say_amount
 from engines.probe import HUGE, SILENT_DB
 from engines.search.cost import Cost
 
@@ -27,6 +28,16 @@ def number(value: float | None) -> str:
         mantissa, _, exponent = text.partition("e")
         return f"{mantissa}e{int(exponent)}"
     return text
+
+
+def show_error(value: float | None, metric: str) -> str:
+    """An error or a tolerance as it stands in tables and pictures: ``2.37 %`` where it is a share, ``1.2 times what is allowed``
+    elementwise, else as ``number`` gives it."""
+    if value is None or value >= HUGE:
+        return number(value)
+    if metric == "elementwise":
+        return f"{number(value)} times what is allowed"
+    return say_amount(value, metric) if metric == "rel_l2" else number(value)
 
 
 def margin(value: float | None) -> str:

@@ -1,5 +1,7 @@
 """Errors as the sentences of steps say them."""
 
+import math
+
 from engines.compare.criterion import Criterion
 from engines.probe import HUGE
 
@@ -20,9 +22,15 @@ def say_amount(error: float, metric: str) -> str:
 
 
 def say_percent(share: float) -> str:
-    """A share of 1 as per cent in three digits, without an exponent as long as people read it: ``112 %``, ``0.0003 %``."""
+    """A share of 1 as per cent in three digits, without an exponent as long as people read it: ``112 %``, ``0.0003 %``,
+    ``0.0000325 %``; what is smaller, down to the last place of FP64, as ``2.2e-14 %``."""
     value = 100 * share
-    return f"{value:,.0f} %" if value >= 100 else f"{value:.3g} %"
+    if value >= 100:
+        return f"{value:,.0f} %"
+    said = f"{value:.3g}"
+    if "e" in said:
+        said = f"{value:.{2 - math.floor(math.log10(value))}f}".rstrip("0") if value >= 1e-7 else said
+    return f"{said} %"
 
 
 def say_limit(criterion: Criterion, output: str) -> str:

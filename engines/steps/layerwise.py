@@ -16,11 +16,11 @@ from engines.asking import Note, StepContext, Sub, asked
 from engines.compare import judge
 from engines.compare.criterion import Verdict
 from engines.compare.judge import LARGE, SHARE, badness, judge_whole, limit, over
-from engines.compare.say import wrong_by
+from engines.compare.say import say_amount, wrong_by
 from engines.findings import Suspect
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.probe import HUGE, Candidate, Measurement, Score
+from engines.probe import Candidate, Measurement, Score
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
@@ -546,6 +546,7 @@ def _message(
     seen: _Watched,
 ) -> str:
     """``largest``: the largest share that a part has in a failure that is spread; None where it is not."""
+    metric = ask.criterion.metric
     if observer == "cannot-run":
         return f"The model cannot run with its {len(ask.index.nodes)} nodes' tensors marked: {seen.reason}"
     if observer == "improves":
@@ -558,8 +559,10 @@ def _message(
         quarter = max(1, len(errors) // 4)
         return (
             f"The error is spread over many layers, and no single node is to blame: of {PARTS} parts of the model none makes "
-            f"more than {100 * largest:.0f} % of it. It grows with depth: up to {_say_error(max(errors[:quarter]))} in the first "
-            f"quarter, {_say_error(max(errors[-quarter:]))} in the last, {_say_error(ask.signature.error)} at the outputs."
+            f"more than {100 * largest:.0f} % of it. It grows with depth: up to "
+            f"{say_amount(max(errors[:quarter]), metric)} in the first quarter, "
+            f"{say_amount(max(errors[-quarter:]), metric)} in the last, "
+            f"{say_amount(ask.signature.error, metric)} at the outputs."
         )
     if top is None:
         bad = sum(r.error > limit(ask.criterion, r.name) for r in table if r.error is not None)
@@ -568,7 +571,7 @@ def _message(
     what = "a small error, which grows on its way to the outputs" if small else "the error that reaches the outputs"
     return (
         f"{ask.names([top.node])[0]} ({ask.index.nodes[top.node].op}) adds {what}: "
-        f"own {_say_error(top.own)}, effect {_say_error(top.effect)}."
+        f"by itself {wrong_by(top.own, metric)}, the model's outputs {wrong_by(top.effect, metric)} by it."
     )
 
 
@@ -605,10 +608,6 @@ def say_left_out(index: GraphIndex, skipped: int) -> str:
     inside = f" {len(bodies)} of its nodes ({', '.join(sorted({n.op for n in bodies}))}) hold graphs of their own, left whole."
     unseen = f" {skipped} tensors hold no numbers (sequences, strings) or cannot be marked, and were not watched."
     return (inside if bodies else "") + (unseen if skipped else "")
-
-
-def _say_error(value: float) -> str:
-    return "non-finite" if value >= HUGE else f"{value:.3g}"
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:

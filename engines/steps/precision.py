@@ -10,6 +10,7 @@ from engines import causes
 from engines.asking import Note, StepContext, StepRefused, Sub, asked
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import by_sample, judge_whole, limit, margin, worst
+from engines.compare.say import say_amount
 from engines.findings import Findings, Point, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
@@ -639,13 +640,13 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
     if kept.outcome == "not-enough" and kept.reason:
         return f"With everything in FP32 the model did not run, so precision cannot be judged: {kept.reason}"
     if kept.outcome == "not-enough" and kept.plain >= MOST_OF_IT * kept.error:
-        off = "not finite" if kept.plain >= HUGE else f"{kept.plain:.3g}"
         return (
-            f"With everything in FP32 the error falls from {off} to {kept.error:.3g}, and {ask.criterion.tolerance:.3g} is "
-            "allowed: precision is most of it, and what is left is over the tolerance by itself."
+            f"With everything in FP32 the error falls from {_say(ask, kept.plain)} to {_say(ask, kept.error)}, and "
+            f"{_say(ask, ask.criterion.tolerance)} is allowed: precision is most of it, and what is left is over the "
+            "tolerance by itself."
         )
     if kept.outcome == "not-enough":
-        return f"Even with everything in FP32 the error is {kept.error:.3g}: precision is not the cause."
+        return f"Even with everything in FP32 the error is {_say(ask, kept.error)}: precision is not the cause."
     if kept.outcome == "whole":
         return (
             f"It passes with all of the {len(kept.keep)} nodes in FP32, and with no smaller set that was tried: that is the "
@@ -654,9 +655,13 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
     names = ", ".join(ask.names(kept.keep))
     return (
         f"Keeping {say_counted(ask, kept)}: {say_tried(kept.samples_ok, kept.samples_n, kept.unseen)} "
-        f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}."
+        f"(error {_say(ask, kept.error)}, allowed {_say(ask, ask.criterion.tolerance)}): {names}."
         f"{_say_without(ask, kept)}{_say_obeyed(kept.became)}{_say_knee(ask, kept)}"
     )
+
+
+def _say(ask: Inquiry, error: float) -> str:
+    return say_amount(error, ask.criterion.metric)
 
 
 def _say_knee(ask: Inquiry, kept: Kept) -> str:
@@ -665,13 +670,12 @@ def _say_knee(ask: Inquiry, kept: Kept) -> str:
         return ""
     at, ok = kept.knee.point, kept.knee.ok
     names = ", ".join(ask.names(kept.knee.keep))
-    off = "not finite" if at.error >= HUGE else f"{at.error:.3g}"
     took = f", {at.seconds:.3g} s a run" if at.seconds else ""
     nodes = "1 node" if at.nodes == 1 else f"{at.nodes} nodes"
     advice = "The best trade" if kept.outcome == "whole" else "With fewer" if at.nodes < len(kept.keep) else "With more"
     return (
-        f" {advice}: {nodes} in FP32, where the curve of error over nodes bends; error {off}, allowed "
-        f"{ask.criterion.tolerance:.3g}; right on {ok} of {kept.samples_n}{took}: {names}."
+        f" {advice}: {nodes} in FP32, where the curve of error over nodes bends; error {_say(ask, at.error)}, "
+        f"allowed {_say(ask, ask.criterion.tolerance)}; right on {ok} of {kept.samples_n}{took}: {names}."
     )
 
 

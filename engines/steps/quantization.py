@@ -14,6 +14,7 @@ import msgspec
 from engines.asking import Described, StepContext, StepRefused, Sub, asked
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import worst
+from engines.compare.say import say_amount
 from engines.findings import Findings, Workaround
 from engines.graph.index import GraphIndex
 from engines.graph.quantized import (
@@ -233,6 +234,7 @@ def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[
     first = rows[0]
     name = ask.names([first.layer.node])[0]
     lowest = f"The lowest SQNR alone has {name}: {first.db:.1f} dB." if first.db is not None else ""
+    error, allowed = (say_amount(value, ask.criterion.metric) for value in (kept.error, ask.criterion.tolerance))
     if kept.outcome == "none-needed":
         return f"Quantization costs less than is allowed: no layer needs to stay in float. {lowest}".strip()
     if kept.outcome == "not-enough":
@@ -241,13 +243,13 @@ def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[
             rest = f"{_count_operators(ask.index, opaque)} compute on codes in themselves and stay quantized."
         elif parse(ask.ctx.reference).get("model"):
             rest = "the pairs are not the cause, or the model was not quantized from this float original."
-        return f"Even with all {total} layers in float the error is {kept.error:.3g}: {rest} {lowest}".strip()
+        return f"Even with all {total} layers in float the error is {error}: {rest} {lowest}".strip()
     if kept.outcome == "whole":
         return f"It passes with all {total} layers in float, and with no smaller set that was tried. {lowest}".strip()
     names = ", ".join(ask.names(kept.keep))
     return (
         f"{len(kept.keep)} of {total} quantized layers left in float: {say_tried(kept.samples_ok, kept.samples_n, kept.unseen)} "
-        f"(error {kept.error:.3g}, allowed {ask.criterion.tolerance:.3g}): {names}. {lowest}"
+        f"(error {error}, allowed {allowed}): {names}. {lowest}"
     )
 
 

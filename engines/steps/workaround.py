@@ -7,7 +7,7 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Verdict
 from engines.compare.judge import by_sample, judge_whole, margin, worst
-from engines.compare.say import wrong_by
+from engines.compare.say import say_amount, wrong_by
 from engines.findings import Findings, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.quantized import find_leavable_layers
@@ -116,7 +116,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         if chosen is not None:
             message = (
                 f"{', '.join(chosen.switched_off) or engine}: {say_tried(chosen.samples_ok, chosen.samples_n, chosen.unseen)}, "
-                f"error {chosen.error:.3g}."
+                f"error {say_amount(chosen.error, ask.criterion.metric)}."
             )
             break
     if chosen is None and hides_when_watched(findings) and not ctx.check:

@@ -4,13 +4,14 @@ the folder. Pure; the report is told without folders, users and hosts already.""
 from collections.abc import Mapping
 
 from engines import outside
+from engines.compare.say import wrong_by
 from engines.declaration import TRACKER
 from engines.discovery import find
 from engines.spec import parse
 from wizard.bundle.check_script import Asked
 from wizard.report.document import Culprit, Report
 from wizard.report.markdown import literal
-from wizard.words import count, listing, number
+from wizard.words import count, listing
 
 UNKNOWN = "(please fill in)"
 MINIMAL = ("model.onnx", "engine.onnx", "inputs.npz", "expected.npz", "check.py", "commands.sh")
@@ -50,8 +51,8 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
         ),
         "expected": f"The outputs in expected.npz, as {judged} gives them (option text: {report.reference}){allowed}.",
         "actual": (
-            f"The outputs in actual.npz where it is there: the part itself is wrong by {number(culprit.own)}, and its error "
-            f"moves the outputs of the whole model by {number(culprit.effect)}. "
+            f"The outputs in actual.npz where it is there: the part itself is {wrong_by(culprit.own, report.metric)}, and "
+            f"by it the outputs of the whole model are {wrong_by(culprit.effect, report.metric)}. "
             f"It failed in {culprit.verified or '?'} fresh builds."
         ),
         "version": asked.version or UNKNOWN,

@@ -12,7 +12,8 @@ import msgspec
 from engines.spec import parse
 from wizard.problem import Problem
 from wizard.report.document import Report
-from wizard.words import elide, number, visible
+from wizard.report.markdown import error
+from wizard.words import elide, visible
 
 # What a result depends on, in the order in which a difference is likely to be the reason: first what asks another question
 # (model, inputs, what counts as wrong), then what the vendors change between two answers (engine, its version, the device), then
@@ -128,7 +129,7 @@ def session_side(
 def _say_result(report: Report) -> str:
     if report.error is None:
         return report.headline
-    return f"{report.headline}; {report.metric} {number(report.error)}, allowed {number(report.tolerance)}"
+    return f"{report.headline}; {error(report)}"
 
 
 def machine_side(

@@ -51,7 +51,7 @@ from wizard.report.stage import stage
 from wizard.report.vicinity import Vicinity, ids, vicinity
 from wizard.session.following import offer
 from wizard.session.state import State, Visit, described
-from wizard.words import count, elide, listing, margin, number, switch
+from wizard.words import count, elide, listing, margin, number, show_error, switch
 
 Table = list[dict[str, Any]]
 RowT = TypeVar("RowT", bound=msgspec.Struct)
@@ -577,9 +577,11 @@ def summary(report: Report) -> list[str]:
             what = f"{switch(w.kind)} {what}{'' if w.kind in ('barrier', 'control-flow') else f'; the engine is {w.engine}'}"
         lines.append(f"  workaround ({w.kind}): {what}")
         lines += [f"    {said}" for said in (say_workaround_source(w),) if said]
-        lines.append(f"    right on {right(w).rstrip(',')}, error {number(w.error)}, {margin(w.margin)}")
+        lines.append(
+            f"    right on {right(w).rstrip(',')}, error {show_error(w.error, report.metric)}, {margin(w.margin)}"
+        )
         lines += [f"    {fact}" for fact in w.known]
-    lines += [f"  {say_weighed(row, report.scores)}" for row in report.scores]
+    lines += [f"  {say_weighed(row, report.scores, report.metric)}" for row in report.scores]
     return lines
 
 
@@ -596,11 +598,11 @@ def first_line(workaround: Workaround | None) -> tuple[str, str]:
     return (first.tool, line) if len(line) <= _PASTED and "\n" not in line else ("", "")
 
 
-def say_weighed(row: Weighed, rows: Sequence[Weighed]) -> str:
+def say_weighed(row: Weighed, rows: Sequence[Weighed], metric: str) -> str:
     """One line of what was weighed: what it is, whether it passes, and its numbers as far as there are any."""
     state = "did not run" if row.why else "passes" if row.passes else "fails"
     facts = ["right by definition" if row.kind == "reference" else state]
-    facts += [f"error {number(row.error)}"] if row.error is not None and row.kind != "reference" else []
+    facts += [f"error {show_error(row.error, metric)}"] if row.error is not None and row.kind != "reference" else []
     facts += [f"score {number(row.score)}"] if any(r.score is not None for r in rows) else []
     facts += [f"{number(1000 * row.seconds)} ms a run"] if row.seconds is not None else []
     return f"{row.what}: {', '.join(facts)}"

@@ -4,6 +4,7 @@ import functools
 from importlib.resources import files
 from typing import Any
 
+from engines.compare.say import wrong_by
 from engines.search.lookalike import say_lookalike
 from wizard.flow import render
 from wizard.flow.model import Flow
@@ -13,7 +14,20 @@ from wizard.report.document import Report, readable
 from wizard.report.gather import say_effect, say_source
 from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.markdown import error, flat, version
-from wizard.words import TEXT, WORD, count, decibels, duration, elide, margin, number, show_name, switch, visible
+from wizard.words import (
+    TEXT,
+    WORD,
+    count,
+    decibels,
+    duration,
+    elide,
+    margin,
+    number,
+    show_error,
+    show_name,
+    switch,
+    visible,
+)
 
 SEARCHES, ROUNDS = 6, 8  # that are drawn
 
@@ -28,13 +42,13 @@ def to_html(report: Report, flow: Flow | None = None) -> str:
     rounds = [*enumerate(report.rounds or ((report.depth,) if report.depth else ()), 1)][-ROUNDS:]
     drawn = {
         "flow": render.walked(flow, [(stop.node, stop.answer) for stop in report.route], report.end) if flow else "",
-        "weighed": picture.weigh(report.scores, report.tolerance),
+        "weighed": picture.weigh(report.scores, report.tolerance, report.metric),
         "before": picture.before_and_after(report),
         "rounds": [
-            (Markup(picture.error_by_depth(points, report.tolerance, n)), picture.bars_by_depth(points))  # noqa: S704
+            (Markup(picture.error_by_depth(points, report.tolerance, n, report.metric)), picture.bars_by_depth(points))  # noqa: S704
             for n, points in rounds
         ],
-        "added": picture.arrived_and_added(report.depth, report.tolerance),
+        "added": picture.arrived_and_added(report.depth, report.tolerance, report.metric),
         "searches": [(s, Markup(picture.history(s, n))) for n, s in enumerate(longest, 1)],  # noqa: S704
         "around": [Markup(picture.neighbourhood(c.around)) for c in report.culprits],  # noqa: S704
         "heat": [Markup(picture.heat(c.values[0]) if c.values else "") for c in report.culprits],  # noqa: S704
@@ -58,7 +72,7 @@ def _template() -> Any:
     )
     environment.filters.update(
         number=number, decibels=decibels, duration=duration, margin=margin, switch=switch, name=show_name, whole=whole,
-        lost=say_values_lost, apart=say_values_apart, version=version, error=error,
+        lost=say_values_lost, apart=say_values_apart, version=version, error=error, amount=show_error, wrong_by=wrong_by,
     )  # fmt: skip
     return environment.from_string((files("wizard.report") / "report.html.j2").read_text(encoding="utf-8"))
 

@@ -1,5 +1,6 @@
 """What became of the values of a case's output, in sentences: the same ones beside the picture and without it."""
 
+from engines.compare.say import say_percent
 from engines.compare.values import Values
 from engines.probe import HUGE
 from wizard.words import number
@@ -51,5 +52,5 @@ def say_values_apart(v: Values) -> str:
     if not sum(v.expected):
         return f"Those that the engine has lie {bounds}."
     worst = max((x for row in v.grid for x in row if x < HUGE), default=0.0)
-    off = f"wrong by up to {number(worst)} of the largest right value" if worst else "right"
+    off = f"wrong by up to {say_percent(worst)} of the largest right value" if worst else "right"
     return f"What is finite lies {bounds} and is {off}."

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from engines.compare.say import wrong_by
 from engines.compare.values import Values
 from engines.search.lookalike import say_lookalike
 from wizard.report.culprit_groups import groups, kind, others
@@ -23,6 +24,7 @@ from wizard.words import (  # fmt: skip
     listing,
     margin,
     number,
+    show_error,
     switch,
     visible,
 )
@@ -38,9 +40,9 @@ def to_markdown(report: Report) -> str:
     report = readable(report)
     head = "\n\n".join([f"# {literal(report.headline)}", summary(report)])
     order = [
-        head, by_hand(report), *write_culprits(report.culprits), ruled_out(report), workaround(report), weighed(report),
-        trigger(report), rewrites(report), depth(report), search(report), layers(report), route(report), notes(report),
-        environment(report),
+        head, by_hand(report), *write_culprits(report.culprits, report.metric), ruled_out(report), workaround(report),
+        weighed(report), trigger(report), rewrites(report), depth(report), search(report), layers(report), route(report),
+        notes(report), environment(report),
     ]  # fmt: skip
     room, kept = MOST - 500, set()
     for i in (0, 1, len(order) - 1, *range(2, len(order) - 1)):  # the most wanted first
@@ -83,11 +85,13 @@ def summary(report: Report) -> str:
 
 
 def error(report: Report) -> str:
-    """``rel_l2 0.0237 where 0.0001 is allowed``."""
+    """``wrong by 2.37 % where 0.01 % is allowed``; by another metric than a share ``max_abs 0.02 where 0.01 is allowed``."""
     if report.error is None or report.tolerance is None:
         return "not measured"
     if report.metric == "elementwise":
         return f"an element is wrong by {number(report.error)} times what is allowed ({report.allowed})"
+    if report.metric == "rel_l2":
+        return f"{wrong_by(report.error, report.metric)} where {show_error(report.tolerance, report.metric)} is allowed"
     return f"{report.metric} {number(report.error)} where {number(report.tolerance)} is allowed"
 
 
@@ -108,24 +112,25 @@ def by_hand(report: Report) -> str:
     return f"## See it fail\n\n{said}\n\n{fenced(chr(10).join(report.commands), 'sh')}"
 
 
-def write_culprits(culprits: Sequence[Culprit]) -> Iterator[str]:
+def write_culprits(culprits: Sequence[Culprit], metric: str) -> Iterator[str]:
     """Each culprit; those that are like one before them as a table."""
     for first, *like in groups(map(kind, culprits)):
-        yield culprit(culprits[first], first + 1, len(culprits))
+        yield culprit(culprits[first], first + 1, len(culprits), metric)
         if like:
-            yield write_alike_culprits([(position + 1, culprits[position]) for position in like])
+            yield write_alike_culprits([(position + 1, culprits[position]) for position in like], metric)
 
 
-def write_alike_culprits(culprits: Sequence[tuple[int, Culprit]]) -> str:
+def write_alike_culprits(culprits: Sequence[tuple[int, Culprit]], metric: str) -> str:
     """Culprits that fail in the same way as one before them, a line each: what is their own."""
     header = (
-        "", "nodes", "inputs", "outputs", "its own error", "effect", "sample", "fails again", "nothing to spare", "folder",
-        "shown by",
+        "", "nodes", "inputs", "outputs", "by itself wrong by", "your model by it", "sample", "fails again", "nothing to spare",
+        "folder", "shown by",
     )  # fmt: skip
     rows = [
         (
             str(position), listing([code(name) for name in c.nodes], 12), listing([code(name) for name in c.inputs]),
-            listing([code(name) for name in c.outputs]), number(c.own), number(c.effect), code(c.sample), c.verified or "?",
+            listing([code(name) for name in c.outputs]), show_error(c.own, metric), show_error(c.effect, metric),
+            code(c.sample), c.verified or "?",
             "yes" if c.minimal else "not proven", code(c.dir),
             " ".join([*filter(None, [literal(c.evidence)]), *map(values, c.values[:1])]),
         )
@@ -136,7 +141,7 @@ def write_alike_culprits(culprits: Sequence[tuple[int, Culprit]]) -> str:
     return f"### {these}: {others(len(rows))}\n\n{said}\n\n{table(header, rows)}"
 
 
-def culprit(c: Culprit, position: int, total: int) -> str:
+def culprit(c: Culprit, position: int, total: int, metric: str) -> str:
     title = "## The minimal failing case" if total == 1 else f"## Culprit {position} of {total}"
     rows = [
         ("nodes", listing([code(name) for name in c.nodes], 12)),
@@ -144,8 +149,8 @@ def culprit(c: Culprit, position: int, total: int) -> str:
         ("inputs", listing([code(name) for name in c.inputs])),
         ("outputs", listing([code(name) for name in c.outputs])),
         ("cause", literal(c.cause)),
-        ("its own error", number(c.own)),
-        ("effect on the model's outputs", number(c.effect)),
+        ("by itself", wrong_by(c.own, metric)),
+        ("your model's outputs, by it", wrong_by(c.effect, metric)),
         ("sample", code(c.sample)),
         ("fails again", c.verified or "?"),
         ("nothing to spare", "yes: without any one of its nodes it passes" if c.minimal else "not proven"),
@@ -215,7 +220,7 @@ def workaround(report: Report) -> str:
         ("engine", code(w.engine, LONGEST)),
         ("right on what it was made on", f"{w.samples_ok} of {count(w.samples_n, 'sample')}"),
         ("right on others", f"{w.unseen_ok} of {count(w.unseen_n, 'sample')}" if w.unseen_n else "not tried"),
-        ("error, margin", f"{number(w.error)}, {margin(w.margin)}"),
+        ("error with it", f"{show_error(w.error, report.metric)}, {margin(w.margin)}"),
     ]
     if w.keep_higher:
         rows.append(("keep in higher precision", listing([code(name) for name in w.keep_higher], 40)))
@@ -229,7 +234,7 @@ def workaround(report: Report) -> str:
         rows.append(("cost", literal(w.cost)))
     title = "## The workaround" if w.holds else "## The workaround does not hold on every sample"
     known = "\n".join(f"- {literal(fact)}" for fact in w.known)
-    parts = [f"{title}\n\n{table(('', ''), rows)}", known, literal(w.tried), *sets(w), *recipes(w)]
+    parts = [f"{title}\n\n{table(('', ''), rows)}", known, literal(w.tried), *sets(w, report.metric), *recipes(w)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -239,7 +244,7 @@ def weighed(report: Report) -> str:
         (
             literal(r.what) + (" (recommended)" if r.chosen else ""),
             "did not run" if r.why else "passes" if r.passes else "fails",
-            number(r.error) if r.error is not None else "-",
+            show_error(r.error, report.metric) if r.error is not None else "-",
             number(r.score) if r.score is not None else "-",
             number(1000 * r.seconds) if r.seconds is not None else "-",
         )
@@ -273,8 +278,9 @@ def rewrites(report: Report) -> str:
     tried = [r for r in report.rewrites if r.verdict != "nothing to do"]
     rows = [
         (
-            code(r.rewrite), r.verdict, str(len(r.changed)), number(r.exact) if r.exact is not None else "-",
-            number(r.error) if r.error is not None else "-", literal(r.why),
+            code(r.rewrite), r.verdict, str(len(r.changed)),
+            show_error(r.exact, report.metric) if r.exact is not None else "-",
+            show_error(r.error, report.metric) if r.error is not None else "-", literal(r.why),
         )
         for r in tried
     ]  # fmt: skip
@@ -298,14 +304,14 @@ def how_to_apply(w: Workaround) -> str:
     return "\n\n".join([head, *(f"## {literal(r.tool)}\n\n{fenced(r.text, r.language)}" for r in w.apply)]) + "\n"
 
 
-def sets(w: Workaround) -> list[str]:
+def sets(w: Workaround, metric: str) -> list[str]:
     """The sets that were tried, fewest nodes first, as a table; none where there is nothing to choose between."""
     if len(w.curve) < 2:
         return []
     rows = [
         (
             f"{p.nodes}{' (recommended)' if p.chosen else ' (the curve bends here)' if p.knee else ''}",
-            number(p.error),
+            show_error(p.error, metric),
             duration(p.seconds) if p.seconds else "-",
         )
         for p in w.curve
@@ -320,13 +326,16 @@ def depth(report: Report) -> str:
         return ""
     first, last = report.depth[0].error, report.depth[-1].error
     worst = max(report.depth, key=lambda point: point.error)
+    metric = report.metric
     said = (
-        f"{count(len(report.depth), 'tensor')}, first node to last, logarithmic: {number(first)} at the first, {number(last)} at "
-        f"the last, at most {number(worst.error)} ({code(worst.name)}); allowed {number(report.tolerance)}."
+        f"{count(len(report.depth), 'tensor')}, first node to last, logarithmic: {show_error(first, metric)} at the first, "
+        f"{show_error(last, metric)} at the last, at most {show_error(worst.error, metric)} ({code(worst.name)}); "
+        f"allowed {show_error(report.tolerance, report.metric)}."
     )
     grown = sorted((p for p in report.depth if p.added), key=lambda p: -(p.added or 0.0))[:3]
     adds = [
-        f"{code(p.name)} ({literal(p.op)}) adds {number(p.added)} to the {number(p.inherited)} that arrive"
+        f"{code(p.name)} ({literal(p.op)}) adds {show_error(p.added, metric)} to the {show_error(p.inherited, metric)} that "
+        "arrive"
         for p in grown
     ]
     more = f" Most is added by these: {'; '.join(adds)}." if adds else ""
@@ -343,7 +352,8 @@ def layers(report: Report) -> str:
     rows = [
         (
             code(row.layer), code(row.op), decibels(row.sqnr_db), decibels(row.cumulative_db), decibels(row.weights_db),
-            decibels(row.inputs_db), number(row.effect), row.codes, row.scales, "yes" if row.left_in_float else "",
+            decibels(row.inputs_db), show_error(row.effect, report.metric), row.codes, row.scales,
+            "yes" if row.left_in_float else "",
         )
         for row in report.layers[:LAYERS]
     ]  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
+from engines.compare.say import say_percent
 from engines.compare.values import Values
 from engines.graph import ranges
 from engines.probe import HUGE
@@ -16,7 +17,7 @@ from wizard.report.prefix import tell_apart
 from wizard.report.probe_words import WORDS
 from wizard.report.strip import MEANING, Span, Trail, columns, name_nodes, nodes_of, parse
 from wizard.report.vicinity import Vicinity
-from wizard.words import count, elide, number, visible
+from wizard.words import count, elide, number, show_error, visible
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 50, 18
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -40,7 +41,7 @@ def bars_by_depth(points: Sequence[Depth], most: int = 240) -> list[Bar]:
     ]
 
 
-def error_by_depth(points: Sequence[Depth], tolerance: float | None, number_: int = 1) -> str:
+def error_by_depth(points: Sequence[Depth], tolerance: float | None, number_: int = 1, metric: str = "") -> str:
     """A bar a tensor or a bucket of tensors, log scale, the tolerance as a line, each culprit marked below. A click on a bar goes
     to ``#tensor-N-I``, which holds its numbers; ``number_`` tells apart the pictures of one page."""
     if not points:
@@ -50,7 +51,7 @@ def error_by_depth(points: Sequence[Depth], tolerance: float | None, number_: in
     bars = []
     for i, bar in enumerate(shown):
         top = level(bar.worst.error)
-        title = visible(elide(f"{bar.worst.name} ({bar.worst.op}): {number(bar.worst.error)}", 300))
+        title = visible(elide(f"{bar.worst.name} ({bar.worst.op}): {show_error(bar.worst.error, metric)}", 300))
         bars.append(
             f'<a href="#tensor-{number_}-{i}" tabindex="{0 if bar.worst.culprit else -1}">'
             f'<rect class="hit" x="{LEFT + i * wide:.2f}" y="0" width="{wide:.2f}" height="{HEIGHT - BOTTOM}"/>'
@@ -59,7 +60,8 @@ def error_by_depth(points: Sequence[Depth], tolerance: float | None, number_: in
         )
     limit = level(tolerance) if tolerance else -100.0
     marks = [
-        f'<text class="axis" x="{LEFT - 6}" y="{max(10.0, level(10.0**power) + 4):.1f}" text-anchor="end">1e{power}</text>'
+        f'<text class="axis" x="{LEFT - 6}" y="{max(10.0, level(10.0**power) + 4):.1f}" text-anchor="end">'
+        f"{_say_power(power, metric)}</text>"
         for power in range(int(FLOOR), int(CEILING) + 1, 2)
         if abs(level(10.0**power) - limit) > 11
     ]
@@ -67,7 +69,7 @@ def error_by_depth(points: Sequence[Depth], tolerance: float | None, number_: in
     if tolerance:
         line = (
             f'<line class="limit" x1="{LEFT}" x2="{WIDTH}" y1="{limit:.1f}" y2="{limit:.1f}">'
-            f"<title>allowed {escape(number(tolerance))}</title></line>"
+            f"<title>allowed {escape(show_error(tolerance, metric))}</title></line>"
             f'<text class="axis" x="{LEFT - 6}" y="{max(10.0, limit + 4):.1f}" text-anchor="end">allowed</text>'
         )
     caption = (
@@ -77,6 +79,11 @@ def error_by_depth(points: Sequence[Depth], tolerance: float | None, number_: in
     named, bottom = _name_culprits(shown, wide)
     label = f"Error of {len(points)} tensors against the reference, in topological order, logarithmic"
     return _svg(bottom, label, "".join([*marks, *bars, line, caption, named]))
+
+
+def _say_power(power: int, metric: str) -> str:
+    """A power of ten beside the axis."""
+    return show_error(10.0**power, metric) if metric == "rel_l2" else f"1e{power}"
 
 
 def _name_culprits(shown: Sequence[Bar], wide: float) -> tuple[str, float]:
@@ -120,10 +127,10 @@ def before_and_after(report: Report) -> str:
         )
         y += 42
     if report.error and w.error is not None and report.tolerance and report.metric != "elementwise":
-        x, allowed = _along(report.tolerance), escape(number(report.tolerance))
+        x, allowed = _along(report.tolerance), escape(show_error(report.tolerance, report.metric))
         for name, error in (("as it is", report.error), ("with the workaround", w.error)):
             drawn.append(
-                f'<text class="axis" x="0" y="{y + 11}">largest error {name}: {escape(number(error))}</text>'
+                f'<text class="axis" x="0" y="{y + 11}">largest error {name}: {escape(show_error(error, report.metric))}</text>'
                 f'<rect class="{"bad" if error > report.tolerance else "good"}" x="0" y="{y + 16}" '
                 f'width="{max(1.0, _along(error)):.1f}" height="12"/>'
             )
@@ -137,7 +144,7 @@ def before_and_after(report: Report) -> str:
     return _svg(y, said, "".join(drawn))
 
 
-def weigh(rows: Sequence[Weighed], tolerance: float | None) -> str:
+def weigh(rows: Sequence[Weighed], tolerance: float | None, metric: str = "") -> str:
     """A line for the model as it is and each workaround: its error on a log scale, its score, and milliseconds of a run, each a
     bar beside its number. A column that nothing was measured in is left out."""
     shown = [r for r in rows if not r.why]
@@ -145,7 +152,7 @@ def weigh(rows: Sequence[Weighed], tolerance: float | None) -> str:
         (
             "error",
             [None if r.error is None else log_error(r.error) - FLOOR for r in shown],
-            _numbers(r.error for r in shown),
+            ["-" if r.error is None else show_error(r.error, metric) for r in shown],
         ),
         ("score", [r.score for r in shown], _numbers(r.score for r in shown)),
         (
@@ -173,7 +180,7 @@ def weigh(rows: Sequence[Weighed], tolerance: float | None) -> str:
     for j, row in enumerate(shown):
         named = escape(visible(elide(row.what, 30)))
         drawn.append(f'<text class="axis" x="{name_room - 8:.0f}" y="{29 + 22 * j}" text-anchor="end">{named}</text>')
-    allowed = f"; {number(tolerance)} is allowed" if tolerance else ""
+    allowed = f"; {show_error(tolerance, metric)} is allowed" if tolerance else ""
     return _svg(22 * len(shown) + 24, f"Error, score and time of {len(shown)} ways{allowed}", "".join(drawn))
 
 
@@ -186,7 +193,7 @@ def _along(error: float) -> float:
     return WIDTH * (1 - level(error) / (HEIGHT - BOTTOM))
 
 
-def arrived_and_added(points: Sequence[Depth], tolerance: float | None, most: int = 10) -> str:
+def arrived_and_added(points: Sequence[Depth], tolerance: float | None, metric: str = "", most: int = 10) -> str:
     """The nodes that add the most, in topological order: what arrives with their inputs above what they add, log scale."""
     known = [p for p in points if p.inherited is not None and p.added is not None and p.added > 0]
     chosen = set(map(id, sorted(known, key=lambda p: -(p.added or 0.0))[:most]))
@@ -211,12 +218,12 @@ def arrived_and_added(points: Sequence[Depth], tolerance: float | None, most: in
             end = across(value)
             drawn.append(
                 f'<rect class="{kind}" x="{left}" y="{y + at}" width="{max(1.0, end - left):.1f}" height="9"/>'
-                f'<text class="axis" x="{right + 8}" y="{y + at + 8}">{escape(number(value))}</text>'
+                f'<text class="axis" x="{right + 8}" y="{y + at + 8}">{escape(show_error(value, metric))}</text>'
             )
     bottom = len(rows) * tall
     if tolerance:
         x = across(tolerance)
-        middle, allowed = min(max(x, 40), WIDTH - 40), escape(number(tolerance))
+        middle, allowed = min(max(x, 40), WIDTH - 40), escape(show_error(tolerance, metric))
         drawn.append(
             f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{bottom}"/>'
             f'<text class="axis" x="{middle:.1f}" y="{bottom + 12}" text-anchor="middle">allowed {allowed}</text>'
@@ -406,7 +413,7 @@ def heat(values: Values) -> str:
                 tiles.append(f'<rect class="{kind}" {place}><title>{said}</title></rect>')
                 tiles.append(f'<text class="on" {middle} text-anchor="middle">{sign}</text>')
             elif (share := 1 - level(worst) / (HEIGHT - BOTTOM)) > 0:
-                title = f"<title>wrong by {number(worst)}</title>"
+                title = f"<title>wrong by {say_percent(worst)}</title>"
                 tiles.append(f'<rect class="bad" {place} fill-opacity="{share:.2f}">{title}</rect>')
     bottom = rows * tall
     frame = f'<rect class="frame" x="{LEFT}" y="0" width="{columns * wide:.1f}" height="{bottom:.1f}"/>'

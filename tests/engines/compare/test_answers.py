@@ -9,7 +9,7 @@ from engines.compare.answers import CHUNK, answer
 from engines.compare.criterion import ANSWERS, METRICS, Criterion, for_parts
 from engines.compare.judge import badness, limit, over
 from engines.compare.metrics import score
-from engines.compare.say import say_limit
+from engines.compare.say import say_amount, say_limit, say_percent, wrong_by
 from engines.compare.tolerance import ANSWER_TOLERANCE
 from engines.probe import HUGE, Answer, Score
 
@@ -132,3 +132,13 @@ def test_a_limit_is_said_in_its_own_words() -> None:
     assert say_limit(Criterion(metric="elementwise", atol=1e-3), "y") == "atol 0.001, rtol 1e-05"
     assert say_limit(Criterion(metric="psnr_db", tolerance=40), "y") == "psnr_db 40 dB at least"
     assert say_limit(Criterion(tolerances={"y": 0.5}), "y") == "rel_l2 0.5"
+
+
+def test_a_share_is_said_as_per_cent_without_an_exponent() -> None:
+    said = {
+        12.345: "1,234 %", 1.12: "112 %", 0.0237: "2.37 %", 3e-6: "0.0003 %", 3.25e-7: "0.0000325 %", 4e-9: "0.0000004 %",
+        2.2e-16: "2.2e-14 %", 0.0: "0 %",
+    }  # fmt: skip
+    assert {share: say_percent(share) for share in said} == said
+    assert wrong_by(0.114, "rel_l2") == "wrong by 11.4 %"
+    assert say_amount(0.114, "max_abs") == "0.114"

@@ -358,7 +358,7 @@ def test_one_bad_tensor_stays_in_a_long_curve() -> None:
 def test_markdown_draws_the_curve_with_its_ends() -> None:
     text = to_markdown(report("block"))
     assert "▁█" in text
-    assert "0.001 at the first, 0.1 at the last" in text
+    assert "0.1 % at the first, 10 % at the last" in text
 
 
 def test_markdown_says_everything() -> None:
@@ -445,7 +445,7 @@ def test_elide_fits(text: str, width: int) -> None:
 
 def test_quantized_layers_are_a_table_of_decibels() -> None:
     text = to_markdown(report("Conv"))
-    assert "| `Conv` | `Conv` | 1.9 dB | 0.0 dB | 4.4 dB |  | 0.41 | int8 | per-tensor | yes |" in text
+    assert "| `Conv` | `Conv` | 1.9 dB | 0.0 dB | 4.4 dB |  | 41 % | int8 | per-tensor | yes |" in text
     assert "| `Sigmoid` | `Sigmoid` | 39.2 dB |  |  | exact | ? | uint8 |  |  |" in text
     page = parsed(to_html(report("Conv"))).text
     assert page.index("Layers by SQNR") < page.index("1.9 dB") < page.index("39.2 dB")
@@ -471,7 +471,7 @@ def test_every_picture_is_there_and_says_what_it_shows() -> None:
     for said in (
         "3 nodes around the suspect, 1 of them suspected",
         "Largest differences of block. On the engine 2 of 4 values are not finite: 1 infinite and 1 NaN; in the reference "
-        "all are finite. What is finite lies from -1 to 2.5 and is wrong by up to 0.001 of the largest right value.",
+        "all are finite. What is finite lies from -1 to 2.5 and is wrong by up to 0.1 % of the largest right value.",
         "Values of block: the reference as an outline",
         "Error of 2 tensors",
         "What arrives at each of 2 nodes and what it adds itself",

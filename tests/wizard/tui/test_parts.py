@@ -212,7 +212,7 @@ def test_a_look_at_an_engine_has_a_row_only_where_it_goes_wrong(session: FakeSes
 
 
 def test_verdicts_before_a_tolerance_is_known() -> None:
-    assert verdict(s.measure("*"), s.measured(0.25, 9), Findings()) == ("done", "rel_l2 0.25")
+    assert verdict(s.measure("*"), s.measured(0.25, 9), Findings()) == ("done", "wrong by 25 %")
     assert (
         verdict(Inspect(engine="x"), Measurement(status="error", message="It is not here."), Findings())[0]
         == "unresolved"

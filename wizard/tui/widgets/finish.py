@@ -18,7 +18,7 @@ from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import elide, fit, literal
 from wizard.tui.scene import answer_text, chosen_freely
 from wizard.tui.widgets.lines import Lines, pairs, row, wrap
-from wizard.words import count, duration, listing, margin, number
+from wizard.words import count, duration, listing, margin, show_error
 
 
 class Culprits(Lines[Findings]):
@@ -118,12 +118,13 @@ class Cure(Lines[Findings]):
         if cure is None:
             return []
         names = listing(cure.keep_names, 40)
+        metric = self._told.criterion.metric if self._told.criterion else ""
         rows = [(f"in FP32, {len(cure.keep_names)}", names)] if cure.keep_names else [("what to do", remedy(cure))]
         rows.append(
             (
                 "holds on",
                 f"{cure.samples_ok} of {cure.samples_n} samples it was made on, "
-                f"error {number(cure.error)}, {margin(cure.margin)}",
+                f"error {show_error(cure.error, metric)}, {margin(cure.margin)}",
             )
         )
         if cure.unseen is not None and cure.unseen.n:
