@@ -134,7 +134,7 @@ class Lookalike(msgspec.Struct, frozen=True, omit_defaults=True):
     its trigger says so and not beside it."""
 
     bug: str  # id in the table
-    thread: str  # owner/repository#number
+    thread: str  # owner/repository#number; "" where none is known
     says: str  # what goes wrong
     confirmed: bool = False  # its own small model fails on this engine
     mended: str = ""  # the first release without it

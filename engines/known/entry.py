@@ -59,8 +59,9 @@ class Construction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``thread``: ``owner/repository#number``, where it was reported. ``says``: what goes wrong, one sentence. ``wrong_in`` and
-    ``right_in``: releases of which the thread says so; ``ran``: release to what our own run of the construction gave.
+    """``thread``: ``owner/repository#number``, where it was reported; "" where no public thread is known. ``says``: what goes
+    wrong, one sentence. ``wrong_in`` and ``right_in``: releases of which the thread says so; ``ran``: release to what our own run
+    of the construction gave.
     ``since``, ``mended``: the first release that has it and the first that has it no more; "" where nobody said.
     ``precision``: what the engine must compute in; none: whatever. ``fails``: wrong values, or the engine refuses the model.
     ``switch_off``: switches of the engine that cure it. ``settings``: options that the construction is run with. ``fires``,
@@ -69,12 +70,12 @@ class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     schema: Literal[1]
     id: str
-    thread: str
     engine: str
     says: str
     condition: str
     cure: str
     looks: tuple[Pattern, ...]
+    thread: str = ""
     more_threads: tuple[str, ...] = ()
     precision: tuple[str, ...] = ()
     device: str = ""
@@ -90,6 +91,11 @@ class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     settings: dict[str, str] = {}
     ran: dict[str, Literal["wrong", "right", "refused"]] = {}
     unverified: str = ""  # what nobody here could see, one sentence
+
+    @property
+    def name(self) -> str:
+        """For people: its thread, else its id."""
+        return self.thread or self.id
 
     def affects(self, version: str) -> bool:
         """Whether a release is between ``since`` and ``mended``, as far as anybody knows; without a construction that could be

@@ -41,7 +41,7 @@ def say_lookalike(like: Lookalike) -> str:
     head = "It is a known bug" if like.confirmed else "It looks like a known bug"
     mended = f" Mended in {like.mended}." if like.mended else ""
     fires = f" Its small model {like.trigger}." if like.confirmed and like.trigger else ""
-    return f"{head}, {like.thread}: {like.says} {like.cure}{mended}{fires}"
+    return f"{head}, {like.thread or f'{like.bug} (no thread known)'}: {like.says} {like.cure}{mended}{fires}"
 
 
 def find_lookalike(index: GraphIndex, nodes: Collection[int], looks: tuple[Pattern, ...]) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from engines.search.lookalike import list_lookalikes, say_lookalike
 from engines.search.switches import list_switches
 from engines.search.whole import probe_whole
 from engines.spec import parse
-from engines.steps.base import BUILDS_MODELS, End, Finish, NoParams, Steps, StepSpec, comparison
+from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, comparison
 from engines.steps.prepare import prepare_findings
 
 # Who says what a construction should give: ONNX's own evaluator, which shares no code with any engine of the table.
@@ -43,15 +43,20 @@ class KnownOutcome(msgspec.Struct, frozen=True, kw_only=True):
     # known: the bug's own construction fails here, and when its trigger says so; looks-like: not shown; none: looks like nothing
     verdict: Literal["known", "looks-like", "none", "passes", "unresolved"] = "unresolved"
     bug: str = ""  # the first: its id in the table
-    thread: str = ""  # owner/repository#number
+    thread: str = ""  # owner/repository#number; empty where none is known
     says: str = ""  # what goes wrong
     cure: str = ""  # what helps
     mended: str = ""  # the first release without it, where that is known
     nodes: str = ""  # of the model that look like it
     alike: int = 0  # bugs that it looks like
     confirmed: int = 0  # of these those that show here
+    left: int = 0  # of these those that were not tried to their end, as the step was ended
     trigger: str = ""  # how often it fired where the table says that it does, and beside it
     message: str = ""
+
+
+class KnownParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    budget: int = 0  # constructions that are built before it ends with what it has; 0: all
 
 
 class KnownRow(msgspec.Struct, frozen=True):
@@ -75,14 +80,31 @@ class KnownRow(msgspec.Struct, frozen=True):
     passes: int = 0
     beside_n: int = 0
     against: str = ""
+    left: int = 0  # constructions that were not built, as the step was ended
 
     @property
     def holds(self) -> bool:
         """Whether the trigger held: something of either side was answered, and nothing spoke against it."""
-        return self.fires == self.fires_n > 0 and self.passes == self.beside_n > 0
+        return self.fires == self.fires_n > 0 and self.passes == self.beside_n > 0 and not self.left
+
+
+class Tries:
+    """Constructions that were built, and whether one more may be. ``most`` 0: as many as there are."""
+
+    def __init__(self, most: int = 0) -> None:
+        self.most, self.done = most, 0
+
+    @property
+    def over(self) -> bool:
+        return 0 < self.most <= self.done
+
+    def note(self, text: str) -> Note:
+        """Progress; what is tried from here on may be left out."""
+        return Note(text, best=0, tried=self.done)
 
 
 def known(ctx: StepContext) -> Steps[KnownOutcome]:
+    tries = Tries(msgspec.convert(dict(ctx.params), KnownParams, strict=False).budget)
     findings = yield from prepare_findings(ctx)
     if findings.signature is None:
         return Finish(
@@ -108,7 +130,7 @@ def known(ctx: StepContext) -> Steps[KnownOutcome]:
     alike = list_lookalikes(findings, index, bugs, version=view.version, precision=view.precision)
     rows: list[KnownRow] = []
     for bug, nodes in alike[:ASKED]:
-        row = yield from _ask(ctx, findings, index, bug, nodes)
+        row = yield from _ask(ctx, findings, index, bug, nodes, tries)
         rows.append(row)
     rows.sort(key=lambda row: (row.verdict != "known", row.shown == "passes"))
     found = tuple(map(_as_lookalike, rows))
@@ -120,14 +142,19 @@ def known(ctx: StepContext) -> Steps[KnownOutcome]:
     )
 
 
-def _ask(ctx: StepContext, findings: Findings, index: GraphIndex, bug: Bug, nodes: tuple[int, ...]) -> Sub[KnownRow]:
+def _ask(
+    ctx: StepContext, findings: Findings, index: GraphIndex, bug: Bug, nodes: tuple[int, ...], tries: Tries
+) -> Sub[KnownRow]:
     """Whether the bug shows here, and whether its switch cures the model."""
-    shown, error = yield from show_bug(ctx, bug)
-    held = (yield from hold_trigger(ctx, bug)) if shown == "fails" else Held()
+    shown: Shown = "not run"
+    error, held = None, Held(left=1 + len(bug.fires) + len(bug.beside) if bug.make else 0)
+    if not tries.over:
+        shown, error = yield from show_bug(ctx, bug, tries)
+        held = (yield from hold_trigger(ctx, bug, tries)) if shown == "fails" else Held()
     cured: bool | None = None
     off = set(bug.switch_off) & set(list_switches(ctx.engine, ctx.engine_info).optimizers)
-    if shown == "fails" and off and not ctx.check:
-        yield Note(f"does the model pass without {', '.join(sorted(off))}?")
+    if shown == "fails" and off and not ctx.check and not held.left:
+        yield tries.note(f"does the model pass without {', '.join(sorted(off))}?")
         engine = list_switches(ctx.engine, ctx.engine_info).without(off)
         m = yield from asked(probe_whole(ctx, findings, samples=(findings.sample,), engine=engine))
         cured = judge_whole(m, findings.criterion or Criterion()).passed
@@ -148,39 +175,45 @@ class Held(NamedTuple):
     passes: int = 0
     beside_n: int = 0
     against: str = ""
+    left: int = 0
 
 
-def hold_trigger(ctx: StepContext, bug: Bug) -> Sub[Held]:
+def hold_trigger(ctx: StepContext, bug: Bug, tries: Tries) -> Sub[Held]:
     """Whether the construction fails where the bug's trigger says so, and not beside it. What the engine does not run is no
     answer: releases refuse this type or that opset for reasons of their own."""
     held = Held()
     if bug.make is None:
         return held
-    for variant in bug.fires:
-        shown = yield from _show_variant(ctx, bug, bug.make, variant)
-        fires = held.fires + (shown == "fails")
-        against = held.against or (f"with {say_variant(bug.make, variant)} it passes" if shown == "passes" else "")
-        held = held._replace(fires=fires, fires_n=held.fires_n + (shown != "not run"), against=against)
-    for variant in bug.beside:
-        shown = yield from _show_variant(ctx, bug, bug.make, variant)
-        passes = held.passes + (shown == "passes")
-        against = held.against or (f"with {say_variant(bug.make, variant)} it fails, too" if shown == "fails" else "")
-        held = held._replace(passes=passes, beside_n=held.beside_n + (shown != "not run"), against=against)
+    variants = [*((v, True) for v in bug.fires), *((v, False) for v in bug.beside)]
+    for at, (variant, firing) in enumerate(variants):
+        if tries.over:
+            return held._replace(left=len(variants) - at)
+        shown = yield from _show_variant(ctx, bug, bug.make, variant, tries)
+        answered, said = shown != "not run", say_variant(bug.make, variant)
+        if firing:
+            held = held._replace(fires=held.fires + (shown == "fails"), fires_n=held.fires_n + answered)
+        else:
+            held = held._replace(passes=held.passes + (shown == "passes"), beside_n=held.beside_n + answered)
+        if shown == ("passes" if firing else "fails") and not held.against:
+            held = held._replace(against=f"with {said} it {'passes' if firing else 'fails, too'}")
     return held
 
 
-def _show_variant(ctx: StepContext, bug: Bug, made: Construction, variant: Variant) -> Sub[Shown]:
-    yield Note(f"does {bug.thread} show with {say_variant(made, variant)}?")
+def _show_variant(ctx: StepContext, bug: Bug, made: Construction, variant: Variant, tries: Tries) -> Sub[Shown]:
+    yield tries.note(f"does {bug.name} show with {say_variant(made, variant)}?")
     shown, _ = yield from _run_construction(ctx, bug, vary_declared(made, variant))
+    tries.done += 1
     return shown
 
 
-def show_bug(ctx: StepContext, bug: Bug) -> Sub[tuple[Shown, float | None]]:
+def show_bug(ctx: StepContext, bug: Bug, tries: Tries) -> Sub[tuple[Shown, float | None]]:
     """What the bug's construction does on this engine, and its error, against ONNX's evaluator."""
     if bug.make is None:
         return "not run", None
-    yield Note(f"does {bug.thread} show here?")
-    return (yield from _run_construction(ctx, bug, bug.make))
+    yield tries.note(f"does {bug.name} show here?")
+    answer = yield from _run_construction(ctx, bug, bug.make)
+    tries.done += 1
+    return answer
 
 
 def _run_construction(ctx: StepContext, bug: Bug, declared: Construction) -> Sub[tuple[Shown, float | None]]:
@@ -239,7 +272,10 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
     first = rows[0]
     confirmed = sum(r.verdict == "known" for r in rows)
     message = say_lookalike(_as_lookalike(first))
-    if first.verdict == "looks-like" and first.shown == "fails" and not first.holds:
+    if first.verdict == "looks-like" and first.left:
+        seen = f" Its small model {_say_held(first)}." if first.fires_n + first.beside_n else ""
+        message += f"{seen} {first.left} more small models were not built, as the step was ended."
+    elif first.verdict == "looks-like" and first.shown == "fails" and not first.holds:
         message += (
             f" Its small model fails here, but not when the table says so: {first.against}, so it may be another one."
             if first.against
@@ -251,6 +287,9 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
         message += " The small model that it shows in passes here, so it may be mended, or be another one."
     elif first.shown == "not run":
         message += " Whether it shows here could not be tried."
+    left = sum(r.left > 0 for r in rows)
+    if others := left - (first.left > 0):
+        message += f" {others} more that it looks like {'was' if others == 1 else 'were'} not tried to the end."
     return KnownOutcome(
         verdict=first.verdict,
         bug=first.bug,
@@ -261,6 +300,7 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
         nodes=", ".join(first.nodes),
         alike=len(rows),
         confirmed=confirmed,
+        left=left,
         trigger=_say_held(first),
         message=message,
     )
@@ -287,7 +327,7 @@ SPEC = StepSpec(
     summary="Hold the failure against a table of known bugs, and see whether the bug shows on this engine.",
     run=known,
     outcome=KnownOutcome,
-    params=NoParams,
+    params=KnownParams,
     plan=_plan,
     needs=(
         BUILDS_MODELS,
@@ -303,6 +343,7 @@ SPEC = StepSpec(
         "says": "what is known of it",
         "alike": "bugs that it looks like",
         "confirmed": "of these show here",
+        "left": "of these not tried to the end",
         "trigger": "when it fires",
     },
 )

@@ -39,7 +39,7 @@ def last(end: StopIteration) -> KnownOutcome:
 
 def walk(
     *, shown: float, cured: float, fires: float = 1.0, beside: float = 0.0, version: str = "1.31.1", like: bool = True,
-    bug: Bug = BUG, dying: int = 0,
+    bug: Bug = BUG, dying: int = 0, budget: int = 0, built: list[str] | None = None,
 ) -> KnownOutcome:  # fmt: skip
     """What the step ends with where the construction is off by ``shown``, with what fires by ``fires``, ``beside`` it so, and the
     model without the switch by ``cured``. ``dying``: so many variants that fire kill the engine."""
@@ -70,7 +70,10 @@ def walk(
     view = EngineView(
         version=version, capabilities={"optimizers": Capability(True)}, optimizers=("Pad_Fusion", "ConstantFolding")
     )
-    step = SPEC.run(StepContext("onnxruntime", "onnxruntime:optimization=off", findings, engine_info=view))
+    params = {"budget": budget} if budget else {}
+    step = SPEC.run(
+        StepContext("onnxruntime", "onnxruntime:optimization=off", findings, params=params, engine_info=view)
+    )
     answer: Measurement | Described | None = None
     while True:
         try:
@@ -96,6 +99,8 @@ def walk(
                 assert (asked.model in errors) == (asked.reference == "reference")
                 assert asked.model in errors or asked.engine == "onnxruntime:disabled_optimizers=Pad_Fusion"
                 error = errors.get(asked.model, cured)
+                if built is not None:
+                    built.append(asked.model)
                 if error < 0:
                     answer = Measurement(status="crash")
                     continue
@@ -161,3 +166,23 @@ def test_what_looks_like_nothing_is_told_so_and_nothing_is_run() -> None:
     outcome = walk(shown=1.0, cured=0.0, like=False)
     assert outcome.verdict == "none"
     assert "none of the bugs of onnxruntime" in outcome.message
+
+
+def test_a_budget_ends_it_and_what_was_not_tried_is_said() -> None:
+    """Each construction counts; one that is ended before its trigger was held to is not called known."""
+    every = 1 + len(BUG.fires) + len(BUG.beside)
+    for budget in range(1, every + 2):
+        built: list[str] = []
+        outcome = walk(shown=1.0, cured=0.0, budget=budget, built=built)
+        through = budget >= every
+        assert len([name for name in built if name != "m"]) == min(budget, every)
+        assert outcome.verdict == ("known" if through else "looks-like")
+        assert outcome.left == (not through)
+        assert ("were not built, as the step was ended" in outcome.message) == (not through)
+        assert (f"{every - budget} more small models" in outcome.message) == (not through)
+
+
+def test_a_bug_without_a_thread_is_named_by_its_id() -> None:
+    bare = msgspec.structs.replace(BUG, thread="")
+    said = walk(shown=1.0, cured=0.0, bug=bare).message
+    assert "It is a known bug, ort-pad-maxpool-fusion (no thread known): " in said

@@ -164,6 +164,20 @@ def test_an_engine_that_changes_its_mind_is_told_of() -> None:
     assert sum(isinstance(p, Measure) and p.attempt == 1 and p.engine.startswith("onnxruntime") for p in asked) <= 8
 
 
+def test_a_neighbour_that_comes_out_otherwise_in_another_build_is_told_of() -> None:
+    """The case fires each time; what the condition shuts out, too, once it is built once more: then it parts nothing."""
+    again: list[Construction] = []
+
+    def engine(made: Construction, spec: str, attempt: int) -> Measurement:
+        if attempt:
+            again.append(made)
+        return scored(0.9) if attempt else square(made)
+
+    outcome = walk(engine)[0].outcome
+    assert sum(square(made) != scored(0.9) for made in again) >= 2  # of either clause a setting that it shuts out
+    assert outcome.verdict == "unsteady"
+
+
 def test_where_a_refusal_is_the_failure_it_is_what_fires() -> None:
     def engine(made: Construction, *_: object) -> Measurement:
         return (
