@@ -85,7 +85,7 @@ def tree(data: Any, seed: int) -> Any:
     chance = random.Random(seed)
     made = json.loads(json.dumps(data))
     if chance.random() < 0.5:
-        leaves = [place for place in _places(made) if not isinstance(_at(place), dict | list)]
+        leaves = _leaves(made)
         for holder, key in chance.choices(leaves, k=chance.randint(1, max(3, len(leaves) // 80))) if leaves else ():
             holder[key] = _of_its_kind(holder[key], chance)
         return made
@@ -104,6 +104,16 @@ def tree(data: Any, seed: int) -> Any:
             case _:
                 holder[key] = _leaf(chance)
     return made
+
+
+def endless(data: Any) -> Iterator[bytes]:
+    """The tree once for each name of a leaf in it, of which one is a number of more digits than Python reads: by itself, or in a
+    template where it is a text. Chance alone may pass all of these by."""
+    for name in sorted({str(key) for _, key in _leaves(data)}):
+        made = json.loads(json.dumps(data))
+        holder, key = next(place for place in _leaves(made) if str(place[1]) == name)
+        holder[key] = IN_TEMPLATES[0] if isinstance(holder[key], str) else ENDLESS
+        yield written(made)
 
 
 def _of_its_kind(value: Any, chance: random.Random) -> Any:
@@ -137,6 +147,10 @@ def _places(data: Any) -> Iterator[tuple[Any, Any]]:
             yield here, key
             if isinstance(here[key], dict | list):
                 todo.append(here[key])
+
+
+def _leaves(data: Any) -> list[tuple[Any, Any]]:
+    return [place for place in _places(data) if not isinstance(_at(place), dict | list)]
 
 
 def journal(lines: list[bytes], seed: int) -> bytes:

@@ -468,9 +468,15 @@ def plain(data: Any) -> Any:
     return found if isinstance(found, int | float) else data
 
 
+@functools.cache
+def sound_flow() -> Any:
+    """The shipped flow as plain data."""
+    return plain(yaml.load((files("flows") / "accuracy.yaml").read_bytes(), Loader=yaml.BaseLoader))
+
+
 def test_the_flow_that_is_damaged_is_sound(tmp_path: Path) -> None:
     """Else a fault of its own would hide what the damage leads to."""
-    sound = plain(yaml.load((files("flows") / "accuracy.yaml").read_bytes(), Loader=yaml.BaseLoader))
+    sound = sound_flow()
     (tmp_path / "whole").mkdir()
     assert flow(mutate.written(sound), tmp_path / "whole") == "read"
 
@@ -479,11 +485,7 @@ def damaged_flow() -> st.SearchStrategy[bytes]:
     def original() -> bytes:
         return (files("flows") / "accuracy.yaml").read_bytes()
 
-    @functools.cache
-    def parsed() -> Any:
-        return plain(yaml.load(original(), Loader=yaml.BaseLoader))
-
-    trees = st.integers(0, 2**32).map(lambda seed: mutate.written(mutate.tree(parsed(), seed)))
+    trees = st.integers(0, 2**32).map(lambda seed: mutate.written(mutate.tree(sound_flow(), seed)))
     laughs = st.integers(5, 40).map(
         lambda depth: "".join(
             f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9 if i else ['x'])}]\n" for i in range(depth)
@@ -530,7 +532,11 @@ KINDS: dict[str, tuple[Read, Callable[[], st.SearchStrategy[bytes]]]] = {
 }
 
 # Files that are sure to be among those of a kind, up to a third of them: what chance would reach in some campaigns alone.
-SURE: dict[str, Callable[[], Iterator[bytes]]] = {"journals": overgrown_journals}
+SURE: dict[str, Callable[[], Iterator[bytes]]] = {
+    "journals": overgrown_journals,
+    "flows": lambda: mutate.endless(sound_flow()),
+    "Polygraphy inputs": lambda: mutate.endless(json.loads(arrays()["inputs"])),
+}
 
 
 # -- the campaign
