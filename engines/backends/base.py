@@ -4,7 +4,7 @@ An engine lives in a worker process only. It is given a *cut* model (plain ONNX,
 of nodes to keep in higher precision, and does to it what its options say.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -16,6 +16,7 @@ from engines.views import Capability, Recorded
 
 __all__ = [
     "BuildRequest", "Built", "Capability", "Engine", "EngineFault", "EngineInfo", "EngineMissing", "Option", "Recorded",
+    "check_names",
 ]  # fmt: skip
 
 
@@ -63,6 +64,19 @@ class EngineFault(Exception):
         self.signal = 0
         self.model: onnx.ModelProto | None = None
         self.words: tuple[str, ...] = ()  # of the message, as ``engines.compare.refusal`` has them
+
+
+def check_names(
+    feeds: Mapping[str, np.ndarray], inputs: Iterable[str], outputs: Sequence[str], known: Iterable[str]
+) -> list[str]:
+    """The outputs to give: those that are asked for, or all that are ``known``. Raises ``EngineFault`` for an input that is not
+    fed, and for an output that is not known."""
+    if missing := [name for name in inputs if name not in feeds]:
+        raise EngineFault("refused", f"The input '{missing[0]}' was not fed.")
+    every = list(known)
+    if unknown := [name for name in outputs if name not in every]:
+        raise EngineFault("refused", f"The model has no output '{unknown[0]}'.")
+    return list(outputs) or every
 
 
 class EngineMissing(Exception):

@@ -1,6 +1,7 @@
 """Observed tensors as graph outputs: the only way to see inside, for engines that take ONNX as it is."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 
 import onnx
 
@@ -11,7 +12,6 @@ def with_outputs(model: onnx.ModelProto, marks: Sequence[str]) -> onnx.ModelProt
     lacking = [name for name in dict.fromkeys(marks) if name not in present]
     if not lacking:
         return model
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in lacking)
     return copy

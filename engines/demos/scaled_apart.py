@@ -12,6 +12,7 @@ import logging
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,7 @@ def scale_apart(
     """A copy that computes the same: output channels of the convolutions ``writers`` (by node name) times 1 to ``spread``,
     input channels of ``readers`` divided by it. Constant nodes become weights. Raises ``KeyError`` for a node that is not
     there."""
-    result = ModelProto()
-    result.CopyFrom(model)
+    result = deepcopy(model)
     graph = result.graph
     for node in [n for n in graph.node if n.op_type == "Constant"]:
         value = next(a.t for a in node.attribute if a.name == "value")

@@ -11,10 +11,10 @@ codes end where the activation did. Such a pair is not handed through whole: wha
 """
 
 from collections.abc import Collection, Mapping
-from typing import TypeVar
+from copy import deepcopy
 
 import numpy as np
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from engines.graph import external, names, schema
 from engines.graph.cut import Cut
@@ -24,7 +24,6 @@ _DOMAINS = frozenset({"", "com.microsoft"})
 # The end of a range that a Clip to 0 and 6 leaves, and how near to it the last code is then: it is scale times codes, in float32.
 _SIX, _NEAR = 6.0, 1e-3
 Originals = Mapping[str, TensorProto]
-M = TypeVar("M", NodeProto, TensorProto, ValueInfoProto)
 
 
 def make_float_twin(part: Cut, originals: Originals) -> Cut:
@@ -71,12 +70,11 @@ class _Graph:
     """A copy of a model on which pairs are bypassed."""
 
     def __init__(self, model: ModelProto, originals: Originals) -> None:
-        self.model = ModelProto()
-        self.model.CopyFrom(model)
+        self.model = deepcopy(model)
         self.proto = self.model.graph
         self._originals = originals
         self._makers = {name: node for node in self.proto.node for name in node.output if name}
-        self._before = {name: _copy_message(node) for name, node in self._makers.items() if is_dequantize(node)}
+        self._before = {name: deepcopy(node) for name, node in self._makers.items() if is_dequantize(node)}
         self._stored = {t.name for t in self.proto.initializer}
         self._types = schema.element_types(self.model)
         self._fresh = names.Fresh(names.used(self.proto))
@@ -135,10 +133,10 @@ class _Graph:
             for i in left
             for j, node in (*((-1, n) for n in self._inserted.get(i, ())), (i, self.proto.node[i]))
         ]
-        nodes = [_copy_message(node) for _, node in placed]
+        nodes = [deepcopy(node) for _, node in placed]
         removed = set(self._makers) - {name for node in nodes for name in node.output}
-        weights = [_copy_message(t) for t in self.proto.initializer if t.name in read]
-        stated = [_copy_message(v) for v in self.proto.value_info if v.name not in removed]
+        weights = [deepcopy(t) for t in self.proto.initializer if t.name in read]
+        stated = [deepcopy(v) for v in self.proto.value_info if v.name not in removed]
         for field, values in (
             (self.proto.node, nodes), (self.proto.initializer, weights), (self.proto.value_info, stated),
         ):  # fmt: skip
@@ -222,9 +220,3 @@ class _Graph:
 
 def _of_a_pair(node: NodeProto) -> bool:
     return is_quantize(node) or is_dequantize(node)
-
-
-def _copy_message(message: M) -> M:
-    copy = type(message)()
-    copy.CopyFrom(message)
-    return copy

@@ -1,5 +1,7 @@
 """Constant nodes as weights, which no search need ask about."""
 
+from copy import deepcopy
+
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
@@ -21,11 +23,7 @@ def lift_constants(graph: GraphProto) -> int:
             graph.initializer.append(tensor)
             lifted += 1
     if lifted:
-        copies = []
-        for node in kept:
-            copy = NodeProto()
-            copy.CopyFrom(node)
-            copies.append(copy)
+        copies = [deepcopy(node) for node in kept]
         del graph.node[:]
         graph.node.extend(copies)
     return lifted

@@ -5,6 +5,7 @@ float32 output passes through a pair of casts, so the rounding cannot be elided,
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import ml_dtypes
@@ -42,8 +43,7 @@ def emulate_precision(model: ModelProto, weights_dir: str, precision: str, keep:
     """
     if precision not in PRECISIONS:
         raise ModelProblem(f"The precision '{precision}' cannot be emulated; use fp16 or bf16.")
-    result = ModelProto()
-    result.CopyFrom(model)
+    result = deepcopy(model)
     versions = schema.opsets(result)
     if versions.get("", 13) < 13 and precision == "bf16":
         raise ModelProblem(f"BF16 needs opset 13 or newer; this model has opset {versions['']}. {CONVERT}")
@@ -98,8 +98,7 @@ class _Rounding:
         }  # fmt: skip
         nodes: list[NodeProto] = []
         for i, original in enumerate(graph.node):
-            node = NodeProto()
-            node.CopyFrom(original)
+            node = deepcopy(original)
             if i in keep:
                 nodes.append(node)
                 continue

@@ -12,6 +12,7 @@ import math
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -295,8 +296,7 @@ def sizes_for(model: StoredModel, fed: Mapping[str, tuple[int, ...]]) -> Mapping
     """Bytes of the main graph's tensors by name, where the inputs have these shapes; what inference cannot tell is left out."""
     memo = f"sizes {sorted(fed.items())}"
     if memo not in model._memo:
-        proto = ModelProto()
-        proto.CopyFrom(model.proto)
+        proto = deepcopy(model.proto)
         for info in proto.graph.input:
             declared = info.type.tensor_type
             if info.name in fed and len(declared.shape.dim) == len(fed[info.name]):
@@ -552,11 +552,7 @@ def _sort_nodes(graph: GraphProto) -> bool:
             elif state[below] == 0:
                 state[below] = 1
                 stack.append((below, iter(sorted(needs[below]))))
-    copies = []
-    for i in order:
-        copy = NodeProto()
-        copy.CopyFrom(graph.node[i])
-        copies.append(copy)
+    copies = [deepcopy(graph.node[i]) for i in order]
     del graph.node[:]
     graph.node.extend(copies)
     return True

@@ -5,7 +5,8 @@ of the nodes that it changed; none where its precondition holds nowhere. ``engin
 """
 
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from onnx import (
     version_converter,
 )  # fmt: skip
 
-from engines.graph import external, names, schema
+from engines.graph import external, names, schema, splice
 
 # Beyond this magnitude a constant of a mask becomes infinite in FP16 (65,504), and stays in it whatever is added to it below.
 FITS = 30_000.0
@@ -35,7 +36,7 @@ PIECES, LONG = 4, 64
 # alone. ONNX Runtime's optimizers of 1.23.2 match Transpose and Gemm up to opset 20 (microsoft/onnxruntime#32228).
 OTHER_OPSET, HIGHER, LOWER = "other-opset", 21, 20
 OLDEST = 13  # a Softmax of before it comes out of ONNX's converter (1.23) over another axis
-Apply = Callable[["_Graph", frozenset[int]], list[str]]
+Apply = Callable[["_Graph", frozenset[int]], Iterator[str]]  # does it, and gives the names of the nodes that it changes
 
 
 def rewrite_model(
@@ -46,19 +47,17 @@ def rewrite_model(
     if name == OTHER_OPSET:
         converted = convert_opset(model)
         return (model, ()) if converted is None else (converted, tuple(n.name for n in model.graph.node))
-    changed = ModelProto()
-    changed.CopyFrom(model)
+    changed = deepcopy(model)
     graph = _Graph(changed, weights_dir)
-    done = REWRITES[name](graph, frozenset(nodes))
+    done = tuple(REWRITES[name](graph, frozenset(nodes)))
     graph.finish()
-    return changed, tuple(done)
+    return changed, done
 
 
 def raise_barriers(model: ModelProto, tensors: Collection[str]) -> tuple[ModelProto, tuple[str, ...]]:
     """(a copy of the model in which these tensors are outputs, too, names of those that became one): what the engine may not lose
     it does not join across. A tensor whose type nothing tells stays as it is."""
-    changed = ModelProto()
-    changed.CopyFrom(model)
+    changed = deepcopy(model)
     types = schema.element_types(changed)
     present = {o.name for o in changed.graph.output}
     added = tuple(name for name in dict.fromkeys(tensors) if name not in present and types.get(name, 0) > 0)
@@ -84,9 +83,7 @@ class _Graph:
     def finish(self) -> None:
         """Write the nodes back, new ones in front of those that they are for."""
         kept = [(*self.before.get(id(n), ()), *(() if id(n) in self.gone else (n,))) for n in self.nodes]
-        copied = [NodeProto.FromString(n.SerializeToString()) for group in kept for n in group]
-        del self.graph.node[:]
-        self.graph.node.extend(copied)
+        splice.replace_nodes(self.graph, [n for group in kept for n in group])
 
     def readers(self, tensor: str) -> list[NodeProto]:
         return [n for n in self.nodes if tensor in n.input]
@@ -132,17 +129,15 @@ def _attribute(node: NodeProto, name: str, default: Any = None) -> Any:
     return default if found is None else helper.get_attribute_value(found)
 
 
-def _drop_identity(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+def _drop_identity(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
     """Take out nodes that hand on what they are given: a Transpose that moves nothing, a Cast to the type that is there, a Pad of
     nothing, Identity."""
-    done = []
     for node in graph.nodes:
         if not _hands_on(graph, node) or node.output[0] in graph.outputs:
             continue
         graph.replace_reads(node.output[0], node.input[0])
         graph.gone.add(id(node))
-        done.append(node.name)
-    return done
+        yield node.name
 
 
 def _hands_on(graph: _Graph, node: NodeProto) -> bool:
@@ -160,9 +155,8 @@ def _hands_on(graph: _Graph, node: NodeProto) -> bool:
     return False
 
 
-def _scale_norm(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+def _scale_norm(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
     """Scale what a written-out norm squares by a power of two, and its epsilon by the square of that: the quotient stays."""
-    done = []
     for root in (n for n in graph.nodes if n.op_type == "Sqrt"):
         add = graph.makers.get(root.input[0])
         mean = graph.makers.get(_other(graph, add)) if add is not None and add.op_type == "Add" else None
@@ -186,8 +180,7 @@ def _scale_norm(graph: _Graph, _accused: frozenset[int]) -> list[str]:
         add.input[list(add.input).index(eps)] = less
         for node in divided:
             node.input[0] = small
-        done.append(square.name)
-    return done
+        yield square.name
 
 
 def _other(graph: _Graph, add: NodeProto | None) -> str:
@@ -203,9 +196,8 @@ def _squares(graph: _Graph, node: NodeProto) -> bool:
     return power is not None and power.size == 1 and float(power.reshape(-1)[0]) == 2.0
 
 
-def _fit_mask(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+def _fit_mask(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
     """Constants of masks that FP16 cannot hold become the largest that it holds with room to spare."""
-    done = []
     for node in graph.nodes:
         places = {"Add": (0, 1), "Where": (1, 2), "Mul": (0, 1)}.get(node.op_type, ())
         for place in places:
@@ -214,8 +206,7 @@ def _fit_mask(graph: _Graph, _accused: frozenset[int]) -> list[str]:
                 continue
             fitting = np.clip(value, -FITS, FITS).astype(value.dtype)
             node.input[place] = graph.constant(f"{node.input[place]}__fits", fitting)
-            done.append(node.name)
-    return done
+            yield node.name
 
 
 _UNFUSED = {
@@ -226,9 +217,8 @@ _UNFUSED = {
 }
 
 
-def _unfuse_reductions(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+def _unfuse_reductions(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
     """Reductions with a function inside, as that function and ReduceSum; ReduceLogSumExp with its maximum taken out first."""
-    done = []
     for node in graph.nodes:
         if graph.opset < 13 or (node.op_type not in _UNFUSED and node.op_type != "ReduceLogSumExp"):
             continue
@@ -252,8 +242,7 @@ def _unfuse_reductions(graph: _Graph, _accused: frozenset[int]) -> list[str]:
                 _become(node, last[0], [x])
             else:
                 _become(node, middle, [x, *over], keepdims=keep)
-        done.append(node.name)
-    return done
+        yield node.name
 
 
 def _unfuse_logsumexp(graph: _Graph, node: NodeProto, over: list[str], keep: int) -> None:
@@ -280,9 +269,8 @@ def _become(node: NodeProto, op: str, inputs: list[str], **attributes: object) -
     node.CopyFrom(other)
 
 
-def _explicit_pad(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+def _explicit_pad(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
     """Padding of AveragePool that counts, as a Pad with zeros in front of it."""
-    done = []
     for node in graph.nodes:
         pads = list(_attribute(node, "pads", ()) or ())
         counted = node.op_type == "AveragePool" and _attribute(node, "count_include_pad", 0)
@@ -298,8 +286,7 @@ def _explicit_pad(graph: _Graph, _accused: frozenset[int]) -> list[str]:
         )
         kept = {a.name: helper.get_attribute_value(a) for a in node.attribute if a.name not in ("pads", "auto_pad")}
         _become(node, "AveragePool", [padded], **kept)
-        done.append(node.name)
-    return done
+        yield node.name
 
 
 def _reduce(graph: _Graph, node: NodeProto, op: str, x: str, axes: list[int], hint: str) -> str:
@@ -310,10 +297,9 @@ def _reduce(graph: _Graph, node: NodeProto, op: str, x: str, axes: list[int], hi
     return graph.insert(node, op, [x, graph.constant(f"{hint}__axes", np.asarray(axes, np.int64))], hint, keepdims=1)
 
 
-def _unfuse_layernorm(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+def _unfuse_layernorm(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
     """LayerNormalization as mean, difference, square, mean, root, quotient. Of FP32 over the last dimensions alone: what FP16 is
     computed in meanwhile is its own affair (stash_type)."""
-    done = []
     for node in (n for n in graph.nodes if n.op_type == "LayerNormalization"):
         axis, x, hint = int(_attribute(node, "axis", -1)), node.input[0], node.output[0]
         if axis >= 0 or any(node.output[1:]) or graph.types.get(x) != TensorProto.FLOAT:
@@ -330,13 +316,11 @@ def _unfuse_layernorm(graph: _Graph, _accused: frozenset[int]) -> list[str]:
             _become(node, "Add", [graph.insert(node, "Mul", [unit, node.input[1]], hint), bias])
         else:
             _become(node, "Mul", [unit, node.input[1]])
-        done.append(node.name)
-    return done
+        yield node.name
 
 
-def _unfuse_softmax(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+def _unfuse_softmax(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
     """Softmax as exp(x - max) over its sum."""
-    done = []
     for node in (n for n in graph.nodes if n.op_type == "Softmax"):
         if graph.opset < 13:  # before, it flattened what lies behind its axis
             continue
@@ -344,13 +328,11 @@ def _unfuse_softmax(graph: _Graph, _accused: frozenset[int]) -> list[str]:
         rest = graph.insert(node, "Sub", [x, _reduce(graph, node, "ReduceMax", x, axes, hint)], hint)
         powers = graph.insert(node, "Exp", [rest], hint)
         _become(node, "Div", [powers, _reduce(graph, node, "ReduceSum", powers, axes, f"{hint}__powers")])
-        done.append(node.name)
-    return done
+        yield node.name
 
 
-def _split_sums(graph: _Graph, accused: frozenset[int]) -> list[str]:
+def _split_sums(graph: _Graph, accused: frozenset[int]) -> Iterator[str]:
     """Of the accused products with a weight: the sum in pieces, each a product of its own, which are added up."""
-    done = []
     for node in (graph.nodes[n] for n in sorted(accused)):
         weight = graph.value(node.input[1]) if node.op_type == "MatMul" else None
         if weight is None or weight.ndim != 2 or weight.shape[0] < LONG or graph.opset < 13:
@@ -368,13 +350,11 @@ def _split_sums(graph: _Graph, accused: frozenset[int]) -> list[str]:
             parts.append(graph.insert(node, "MatMul", [piece, rows], hint))
         halves = [graph.insert(node, "Add", parts[i : i + 2], hint) for i in (0, 2)]
         _become(node, "Add", halves)
-        done.append(node.name)
-    return done
+        yield node.name
 
 
-def _clamp_powers(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+def _clamp_powers(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
     """What goes into Exp, or into Pow with a constant above 1, is held below where FP16 overflows behind it."""
-    done = []
     for node in graph.nodes:
         x, hint = node.input[0] if node.input else "", node.output[0] if node.output else ""
         if graph.opset < 11 or node.op_type not in ("Exp", "Pow") or graph.types.get(x) != TensorProto.FLOAT:
@@ -388,13 +368,11 @@ def _clamp_powers(graph: _Graph, _accused: frozenset[int]) -> list[str]:
             low = graph.constant(f"{hint}__least", np.asarray(-high, np.float32))
         most = graph.constant(f"{hint}__most", np.asarray(high, np.float32))
         node.input[0] = graph.insert(node, "Clip", [x, low, most], hint)
-        done.append(node.name)
-    return done
+        yield node.name
 
 
-def _unfuse_functions(graph: _Graph, accused: frozenset[int]) -> list[str]:
+def _unfuse_functions(graph: _Graph, accused: frozenset[int]) -> Iterator[str]:
     """Accused operators that ONNX itself defines by others (Attention, Gelu, RMSNormalization, ...), written as these."""
-    done = []
     for node in (graph.nodes[n] for n in sorted(accused)):
         body = _definition(graph, node)
         if body is None or any(a.type in _GRAPHS for inner in body.node for a in inner.attribute):
@@ -406,18 +384,17 @@ def _unfuse_functions(graph: _Graph, accused: frozenset[int]) -> list[str]:
         stated = {name: a.default_value for name, a in usual.items() if a.default_value.type}
         stated |= {a.name: a for a in node.attribute}
         for inner in body.node:
-            made = NodeProto.FromString(inner.SerializeToString())
+            made = deepcopy(inner)
             made.name = graph.fresh(f"{node.name or node.output[0]}__{inner.op_type.lower()}")
             for outer in made.output:
                 if outer not in renamed:
                     renamed[outer] = graph.fresh(f"{node.output[0]}__{outer}")
             names.rename_reads(made, renamed)
             made.output[:] = [renamed[outer] for outer in made.output]
-            _fill_in(made, stated)
+            splice.fill_references(made, stated)
             graph.before.setdefault(id(node), []).append(made)
         graph.gone.add(id(node))
-        done.append(node.name)
-    return done
+        yield node.name
 
 
 _GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
@@ -444,21 +421,9 @@ def _definition(graph: _Graph, node: NodeProto) -> FunctionProto | None:
     )
 
 
-def _fill_in(node: NodeProto, stated: Mapping[str, AttributeProto]) -> None:
-    """Attributes that refer to those of the operator that is defined take their values; one that it leaves out is left out."""
-    kept = [a for a in node.attribute if not a.ref_attr_name]
-    for attribute in (a for a in node.attribute if a.ref_attr_name in stated):
-        value = AttributeProto.FromString(stated[attribute.ref_attr_name].SerializeToString())
-        value.name = attribute.name
-        kept.append(value)
-    del node.attribute[:]
-    node.attribute.extend(kept)
-
-
-def _widen_attention(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+def _widen_attention(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
     """A written-out attention of halves (product, scale and mask, Softmax, product) computed in FP32: Casts in front of all that
     it reads, and one behind it."""
-    done = []
     for softmax in (n for n in graph.nodes if n.op_type == "Softmax" and graph.types.get(n.input[0]) in _HALVES):
         chain = _scores(graph, softmax)
         readers = graph.readers(softmax.output[0])
@@ -473,8 +438,7 @@ def _widen_attention(graph: _Graph, _accused: frozenset[int]) -> list[str]:
         wide = graph.insert(last, "MatMul", list(last.input), last.output[0])
         _become(last, "Cast", [wide], to=half)
         graph.forget(inside)
-        done.append(softmax.name)
-    return done
+        yield softmax.name
 
 
 _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -497,9 +461,8 @@ def _scores(graph: _Graph, softmax: NodeProto) -> list[NodeProto]:
     return []
 
 
-def _transpose_in_branches(graph: _Graph, _accused: frozenset[int]) -> list[str]:
+def _transpose_in_branches(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
     """A Transpose that alone reads what an If gives, done at the end of both of its branches."""
-    done = []
     for node in (n for n in graph.nodes if n.op_type == "Transpose"):
         branch = graph.makers.get(node.input[0])
         if branch is None or branch.op_type != "If" or not graph.reads_alone(node.input[0], node):
@@ -507,7 +470,7 @@ def _transpose_in_branches(graph: _Graph, _accused: frozenset[int]) -> list[str]
         at = list(branch.output).index(node.input[0])
         for held in (a.g for a in branch.attribute if a.type == AttributeProto.GRAPH):
             turned = graph.fresh(f"{held.output[at].name}__transpose")
-            made = NodeProto.FromString(node.SerializeToString())
+            made = deepcopy(node)
             made.input[0], made.output[0], made.name = held.output[at].name, turned, turned
             held.node.append(made)
             held.output[at].name = turned
@@ -515,8 +478,7 @@ def _transpose_in_branches(graph: _Graph, _accused: frozenset[int]) -> list[str]
         graph.forget({node.input[0]})
         graph.gone.add(id(node))
         branch.output[at] = node.output[0]
-        done.append(node.name)
-    return done
+        yield node.name
 
 
 def convert_opset(model: ModelProto) -> ModelProto | None:

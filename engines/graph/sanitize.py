@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+from copy import deepcopy
 from typing import Any
 
 import onnx
@@ -51,8 +52,7 @@ def sanitize(model: StoredModel, store: Store) -> Imported:
 def _with_foldable_inside(model: StoredModel) -> tuple[ModelProto, dict[str, TensorProto]]:
     """A copy that holds the external weights that folding will read, the smallest ones first as far as they fit; and, by name,
     the external form of each. What does not fit stays outside, and the nodes that read it stay nodes."""
-    proto = ModelProto()
-    proto.CopyFrom(model.proto)
+    proto = deepcopy(model.proto)
     constant = {t.name for t in proto.graph.initializer}
     wanted: set[str] = set()
     for node in proto.graph.node:
@@ -78,8 +78,7 @@ def _with_foldable_inside(model: StoredModel) -> tuple[ModelProto, dict[str, Ten
 def _fold_constants(proto: ModelProto) -> ModelProto:
     import onnx_graphsurgeon as gs
 
-    original = ModelProto()
-    original.CopyFrom(proto)
+    original = deepcopy(proto)
     count = len(proto.graph.node)
     for _ in range(_ROUNDS):
         graph = gs.import_onnx(_infer_shapes(proto))
@@ -121,8 +120,7 @@ def _infer_shapes(proto: ModelProto) -> ModelProto:
 
 def _merge_into_original(original: ModelProto, surgeon: ModelProto) -> ModelProto:
     """The surgeon's nodes, weights and types in the original's frame: it drops metadata, and knows no node's documentation."""
-    result = ModelProto()
-    result.CopyFrom(original)
+    result = deepcopy(original)
     graph = result.graph
     described = {
         next((o for o in node.output if o), ""): node

@@ -3,6 +3,7 @@ types carried from inputs to outputs. Needed because a cut has no value_info to 
 
 import math
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -172,8 +173,7 @@ def droppable_attributes(node: NodeProto, versions: Mapping[str, int]) -> tuple[
 
 def _attribute_value(a: AttributeProto) -> bytes:
     """An attribute's value, whatever else is stated about it."""
-    bare = AttributeProto()
-    bare.CopyFrom(a)
+    bare = deepcopy(a)
     for field in ("name", "doc_string", "ref_attr_name"):
         bare.ClearField(field)
     return bytes(bare.SerializeToString(deterministic=True))

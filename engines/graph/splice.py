@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helper
@@ -25,11 +26,10 @@ def copy_nodes(
                 mapping[name] = fresh(f"{prefix}/{name}")
     made = []
     for i, original in enumerate(nodes):
-        node = NodeProto()
-        node.CopyFrom(original)
+        node = deepcopy(original)
         node.name = f"{prefix}/{original.name or f'{original.op_type}_{i}'}"
         if attributes is not None:
-            _fill_references(node, attributes)
+            fill_references(node, attributes)
         names.rename_reads(node, mapping)
         for k, name in enumerate(node.output):
             node.output[k] = mapping.get(name, name)
@@ -37,7 +37,7 @@ def copy_nodes(
     return made
 
 
-def _fill_references(node: NodeProto, attributes: Attributes) -> None:
+def fill_references(node: NodeProto, attributes: Attributes) -> None:
     """Put the call's attributes where the node refers to them, in its bodies too."""
     for attribute in list(node.attribute):
         if attribute.ref_attr_name:
@@ -50,7 +50,7 @@ def _fill_references(node: NodeProto, attributes: Attributes) -> None:
                 attribute.name = name
     for body in names.bodies(node):
         for child in body.node:
-            _fill_references(child, attributes)
+            fill_references(child, attributes)
 
 
 def share_weights(
@@ -96,11 +96,7 @@ def add_weight(graph: GraphProto, value: np.ndarray[tuple[int, ...], np.dtype[np
 
 def replace_nodes(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
     """Give the graph these nodes, which may be its own."""
-    copies = []
-    for node in nodes:
-        copy = NodeProto()
-        copy.CopyFrom(node)
-        copies.append(copy)
+    copies = [deepcopy(node) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
 

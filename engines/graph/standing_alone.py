@@ -1,5 +1,6 @@
 """A model with its weights in it, or in one file beside it: what programs of others can open."""
 
+from copy import deepcopy
 from pathlib import Path
 
 from onnx import ModelProto, TensorProto
@@ -9,8 +10,7 @@ from engines.graph import external
 
 def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
     """A copy that holds its weights. Raises ``ModelProblem`` where a weights file is missing."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     for tensor in external.initializers_with_bodies(copy.graph):
         if external.is_external(tensor):
             location, offset, _ = external.external_span(tensor)
@@ -30,8 +30,7 @@ def make_inner(tensor: TensorProto, data: bytes) -> None:
 def copy_with_weights(folder: Path, model: ModelProto, weights_dir: str) -> ModelProto:
     """A copy whose weights lie in ``folder/weights.bin``, which is written: the bytes that it uses, no others. Raises
     ``ModelProblem`` where a weights file is missing, ``OSError``."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     with (folder / "weights.bin").open("wb") as file:
         for tensor in external.initializers_with_bodies(copy.graph):
             if external.is_external(tensor):

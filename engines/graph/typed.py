@@ -6,6 +6,7 @@ its own type there. The main graph's inputs and outputs keep their types.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,8 +70,7 @@ def to_rounded(model: ModelProto, weights_dir: str) -> ModelProto:
 
 
 def _convert_model(model: ModelProto, weights_dir: str, plan: _Plan, keep: Collection[int]) -> ModelProto:
-    result = ModelProto()
-    result.CopyFrom(model)
+    result = deepcopy(model)
     graph = result.graph
     kept = frozenset(keep)
     types = schema.element_types(result)
@@ -143,8 +143,7 @@ class _Scope:
             free = not any(key[0] == name for key in self.made)
             tensor = self.weights[name]
             self.made[name, wanted] = name if free else self.shared.fresh(f"{name}__{_type_word(wanted)}")
-            copy = TensorProto()
-            copy.CopyFrom(tensor)
+            copy = deepcopy(tensor)
             copy.name = self.made[name, wanted]
             if wanted != tensor.data_type:
                 _retype_weight(copy, self.plan, self.shared.weights_dir)
@@ -174,8 +173,7 @@ class _Scope:
             if self.original_type(name) in self.plan.sources
         }
         for i, original in enumerate(self.graph.node):
-            node = NodeProto()
-            node.CopyFrom(original)
+            node = deepcopy(original)
             self._convert_node(node, i in kept)
         renames: dict[str, str] = {}
         for name in dict.fromkeys(outputs):
@@ -215,14 +213,9 @@ class _Scope:
                 node.output[i] = moved.get(name, name)
         for source, target, kind in casts:
             self._cast(source, target, kind)
-        kept = [t for t in self.graph.initializer if t.name not in self.weights]
-        copies = []
-        for tensor in kept:
-            copy = TensorProto()
-            copy.CopyFrom(tensor)
-            copies.append(copy)
+        kept = [deepcopy(t) for t in self.graph.initializer if t.name not in self.weights]
         del self.graph.initializer[:]
-        self.graph.initializer.extend([*copies, *self._new_weights])
+        self.graph.initializer.extend([*kept, *self._new_weights])
         del self.graph.node[:]
         self.graph.node.extend(self.nodes)
         del self.graph.value_info[:]

@@ -6,6 +6,7 @@ the result computes the same bits.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,8 +63,7 @@ def _draws_numbers(graph: GraphProto) -> bool:
 
 def watch_nodes(model: ModelProto, positions: Sequence[int]) -> tuple[ModelProto, list[Watched]]:
     """A copy of the model in which the If, Loop and Scan nodes at these positions tell how they ran."""
-    result = ModelProto()
-    result.CopyFrom(model)
+    result = deepcopy(model)
     graph = result.graph
     fresh = names.Fresh(names.used(graph))
     found = []
@@ -111,8 +111,7 @@ def how_it_ran(node: NodeProto, value: Array, axis: int) -> int:
 def open_nodes(model: ModelProto, runs: Mapping[int, int], empty: Mapping[str, Array]) -> ModelProto:
     """A copy of the model with plain nodes in place of those at the positions of ``runs`` (how each ran). ``empty``: values of
     the outputs of loops that ran no iteration, by name. Nodes that nothing reads any more are gone."""
-    result = ModelProto()
-    result.CopyFrom(model)
+    result = deepcopy(model)
     graph = result.graph
     fresh = names.Fresh(names.used(graph))
     listed = names.unique_nodes(graph.node)

@@ -4,6 +4,7 @@ As all of them change, no cast is needed, and a cast that a converter put in doe
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper
@@ -17,8 +18,7 @@ _FLOAT = int(TensorProto.FLOAT)
 def widen_halves(model: ModelProto, weights_dir: str, originals: Mapping[str, TensorProto]) -> ModelProto:
     """A copy with no half in it. ``originals``: by the name of a weight of the main graph what it was before. Raises
     ``ModelProblem`` where a weights file is damaged."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     for tensor in copy.graph.initializer:
         if (before := originals.get(tensor.name)) is not None:
             name = tensor.name

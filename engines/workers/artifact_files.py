@@ -6,6 +6,7 @@ import os
 import secrets
 import zipfile
 from collections.abc import Collection, Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -34,8 +35,7 @@ def put_model(
     """Store a model under an artifact name. ``held``: locations of weights that the session keeps anyway; a model with much of
     them points there, and ``engines.workers.modelfiles`` writes it whole where it is wanted. All other weights are in the file,
     or, where protobuf cannot hold them, in the artifact ``<stem>.weights.bin``, to which the model points by that name."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     beside = f"{Path(name).stem}.weights.bin"
     refers, large = outside_bytes(model) >= REFERS, outside_bytes(model) >= INLINE
     with contextlib.ExitStack() as stack:
@@ -64,8 +64,7 @@ def put_file(store: Store, path: Path) -> str:
 
 def with_shapes(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> ModelProto:
     """A copy whose outputs without a shape have the one that was seen: ONNX's checker asks for one, engines do not."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     for output in copy.graph.output:
         kind = output.type.tensor_type
         if output.name in shapes and output.type.HasField("tensor_type") and not kind.HasField("shape"):
@@ -82,8 +81,7 @@ def for_viewers(model: ModelProto) -> ModelProto:
         full = shape_inference.infer_shapes(model, data_prop=True)
     except (shape_inference.InferenceError, RuntimeError, ValueError, EncodeError):
         return model  # over 2 GiB, or contradictory: it is judged by engines, not by us
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     del copy.graph.value_info[:]
     copy.graph.value_info.extend(full.graph.value_info)
     return copy

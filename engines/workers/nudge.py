@@ -1,6 +1,7 @@
 """One unit in the last place, up or down, drawn for each element: what no computation in this precision can see."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,7 @@ def nudged_weights(model: ModelProto, weights_dir: str, draw: int) -> ModelProto
     sizes = (external.byte_size(t.data_type, t.dims) for t in model.graph.initializer)
     if sum(max(0, size) for size in sizes) > _LARGEST:
         raise EngineFault("unsupported", f"The weights are more than {_LARGEST >> 20} MiB and are not moved.")
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     for position, tensor in enumerate(copy.graph.initializer):
         if external.dtype_of(tensor.data_type).kind != "f":
             continue

@@ -1,6 +1,7 @@
 """Casts at a model's inputs and outputs, for a program that does not take every element type."""
 
 from collections.abc import Collection, Mapping
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,7 @@ def carried(
     }
     if not wanted:
         return model, {}
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     graph, fresh = copy.graph, names.Fresh(names.used(model.graph))
     inner = {name: fresh(f"{name}__inner") for name in wanted}
     for node in graph.node:

@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
 from engines import options
 from engines.backends import machine
-from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing
+from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing, check_names
 from engines.backends.builds import outside_bytes
 from engines.backends.command import DECLARATION, doors, exchange
 from engines.backends.marks import with_outputs
@@ -69,15 +70,11 @@ class Built:
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
         folder, graph = self.folder, self.model.graph
-        known = [o.name for o in graph.output]
-        if missing := [i.name for i in graph.input if i.name not in feeds]:
-            raise EngineFault("refused", f"The input '{missing[0]}' was not fed.")
-        if unknown := [name for name in outputs if name not in known]:
-            raise EngineFault("refused", f"The model has no output '{unknown[0]}'.")
+        asked = check_names(feeds, (i.name for i in graph.input), outputs, (o.name for o in graph.output))
         fed = {i.name: self._carried(i.name, feeds[i.name]) for i in graph.input}
         got = self._program.run(folder, fed)
         arrays = [o.name for o in graph.output if o.type.WhichOneof("value") in (None, "tensor_type")]
-        wanted = [name for name in outputs or known if name in arrays]
+        wanted = [name for name in asked if name in arrays]
         # What an operator makes that ONNX does not know has no type here.
         if lacking := [name for name in wanted if name not in got and self._types.get(name)]:
             gave = ", ".join(sorted(got)[:5]) or "nothing"
@@ -286,8 +283,7 @@ def _stated(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with the type, and where it can be told the shape, of each output: others' loaders ask for both."""
     if all(o.type.HasField("tensor_type") and o.type.tensor_type.HasField("shape") for o in model.graph.output):
         return model
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     types = schema.element_types(model)
     try:
         graph = onnx.shape_inference.infer_shapes(model).graph

@@ -1,6 +1,7 @@
 """emulate: FP16 or BF16 storage on FP32 arithmetic. What a faultless engine of that precision would give."""
 
 import math
+from copy import deepcopy
 
 import onnx
 import onnxruntime as ort
@@ -56,8 +57,7 @@ def _state_types(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
     asked = Session(with_outputs(model, missing), weights_dir, _LITERAL)
     types = asked.types
     asked.close()
-    stated = onnx.ModelProto()
-    stated.CopyFrom(model)
+    stated = deepcopy(model)
     for name in missing:
         if types.get(name) == "tensor(float)":
             stated.graph.value_info.add(name=name).type.tensor_type.elem_type = onnx.TensorProto.FLOAT

@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import msgspec
@@ -203,8 +204,7 @@ def make(spec: EngineSpec) -> Engine:
 
 def bend_node(model: onnx.ModelProto, place: int, fault: Fault) -> onnx.ModelProto:
     """A copy in which the float results of the node at ``place`` are multiplied by 1 + the fault's size, or are larger by it."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     graph = copy.graph
     types = schema.element_types(copy)
     fresh = names.Fresh(names.used(graph))

@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import onnxruntime as ort
 
 from engines import options
 from engines.backends import machine
-from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing
+from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing, check_names
 from engines.backends.marks import with_outputs
 from engines.backends.onnxruntime import DECLARATION, optimizers
 from engines.backends.onnxruntime.outside import LEVELS, PLAIN_WEIGHTS, PROVIDERS, split_pairs
@@ -88,11 +89,7 @@ class Session:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
         if self._session is None:
             raise EngineFault("refused", "This session was closed.")
-        if missing := [name for name in self._inputs if name not in feeds]:
-            raise EngineFault("refused", f"The input '{missing[0]}' was not fed.")
-        names = list(outputs) or list(self._types)
-        if unknown := [name for name in names if name not in self._types]:
-            raise EngineFault("refused", f"The model has no output '{unknown[0]}'.")
+        names = check_names(feeds, self._inputs, outputs, self._types)
         tensors = [name for name in names if self._types[name].startswith("tensor(")]
         plain = [name for name in tensors if self._types[name] in _PLAIN]
         try:
@@ -268,8 +265,7 @@ def _say_unfit(text: str, model: onnx.ModelProto) -> str:
     if not opset and not ir:
         return ""
     what, has, takes = ("opset", *opset.groups()) if opset else ("IR version", *ir.groups()) if ir else ("", "", "")
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     obstacle = versions.restate(copy, int(takes) if ir else copy.ir_version, int(takes) if opset else 1 << 30)
     why = f"; it cannot be restated, as {obstacle}" if obstacle else ""
     return (

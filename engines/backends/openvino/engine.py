@@ -15,7 +15,7 @@ import openvino as ov
 
 from engines import options
 from engines.backends import machine
-from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing
+from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing, check_names
 from engines.backends.marks import with_outputs
 from engines.backends.openvino import DECLARATION, devices, ir
 from engines.graph import external
@@ -55,11 +55,7 @@ class Compiled:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
         if self._request is None:
             raise EngineFault("refused", "This model was closed.")
-        wanted = list(outputs) or self._outputs
-        if missing := [name for name in self._inputs if name not in feeds]:
-            raise EngineFault("refused", f"The input '{missing[0]}' was not fed.")
-        if unknown := [name for name in wanted if name not in self._outputs]:
-            raise EngineFault("refused", f"The model has no output '{unknown[0]}'.")
+        wanted = check_names(feeds, self._inputs, outputs, self._outputs)
         try:
             taken = {name: port for port in self._compiled.inputs for name in port.get_names()}
             for name in self._inputs:

@@ -5,6 +5,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ from onnx.reference import ReferenceEvaluator
 
 from engines import options
 from engines.backends import machine
-from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
+from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, check_names
 from engines.backends.marks import with_outputs
 from engines.backends.reference import DECLARATION
 from engines.backends.reference.operators import IGNORED, OWN
 from engines.graph import external, names
 from engines.graph.model_problem import ModelProblem
+from engines.graph.standing_alone import standing_alone
 from engines.graph.typed import to_float64, to_precision
 from engines.spec import EngineSpec
 
@@ -52,7 +54,9 @@ class Evaluation:
         self._evaluator: Any
         try:
             with _quiet():
-                self._evaluator = ReferenceEvaluator(_with_weights(bare, weights_dir), new_ops=list(OWN))
+                outside = any(map(external.is_external, external.initializers_with_bodies(bare.graph)))
+                whole = standing_alone(bare, weights_dir) if outside else bare
+                self._evaluator = ReferenceEvaluator(whole, new_ops=list(OWN))
         except Exception as error:
             raise _make_fault(error, model, built=False) from error
 
@@ -66,11 +70,7 @@ class Evaluation:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
         if self._evaluator is None:
             raise EngineFault("refused", "This evaluation was closed.")
-        if missing := [name for name in self._inputs if name not in feeds]:
-            raise EngineFault("refused", f"The input '{missing[0]}' was not fed.")
-        wanted = list(outputs) or self._outputs
-        if unknown := [name for name in wanted if name not in self._outputs]:
-            raise EngineFault("refused", f"The model has no output '{unknown[0]}'.")
+        wanted = check_names(feeds, self._inputs, outputs, self._outputs)
         fed = {name: _convert_dtype(np.asarray(feeds[name]), kind) for name, kind in self._inputs.items()}
         try:
             with _quiet():
@@ -198,8 +198,7 @@ def _bared(model: onnx.ModelProto, weights_dir: str) -> tuple[onnx.ModelProto, d
     outside = [t for t in model.graph.initializer if external.is_external(t)]
     if not outside:
         return model, {}
-    bare = onnx.ModelProto()
-    bare.CopyFrom(model)
+    bare = deepcopy(model)
     kept = [t for t in model.graph.initializer if not external.is_external(t)]
     del bare.graph.initializer[:]
     bare.graph.initializer.extend(kept)
@@ -208,25 +207,6 @@ def _bared(model: onnx.ModelProto, weights_dir: str) -> tuple[onnx.ModelProto, d
         onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in outside if t.name not in given
     )
     return bare, {t.name: external.read(t, weights_dir) for t in outside}
-
-
-def _with_weights(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
-    """The model with its external weights inside, as the evaluator wants them; the same object where there are none."""
-    outside = [t for t in external.initializers_with_bodies(model.graph) if external.is_external(t)]
-    if not outside:
-        return model
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    for tensor in external.initializers_with_bodies(copy.graph):
-        if not external.is_external(tensor):
-            continue
-        location, offset, _ = external.external_span(tensor)
-        size = external.byte_size(tensor.data_type, tensor.dims)
-        pieces = external.read_chunks(external.resolve(weights_dir, location), offset, size)
-        tensor.raw_data = b"".join(pieces)
-        tensor.ClearField("external_data")
-        tensor.data_location = onnx.TensorProto.DEFAULT
-    return copy
 
 
 def _convert_dtype(value: Array, kind: int) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from engines.backends.base import EngineFault
+from engines.backends.base import EngineFault, check_names
 from engines.backends.tensorrt.cuda import Stream
 from engines.backends.tensorrt.library import Library
 from engines.graph import external
@@ -60,11 +60,7 @@ class Execution:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
         if self._context is None:
             raise EngineFault("refused", "This engine was closed.")
-        if missing := [i.name for i in self.model.graph.input if i.name not in feeds]:
-            raise EngineFault("refused", f"The input '{missing[0]}' was not fed.")
-        wanted = list(outputs) or list(self._names)
-        if unknown := [name for name in wanted if name not in self._names]:
-            raise EngineFault("refused", f"The engine has no output '{unknown[0]}'.")
+        wanted = check_names(feeds, (i.name for i in self.model.graph.input), outputs, self._names)
         self._found.log.clear()
         self._feed_inputs(feeds)
         growing = self._place_outputs()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,7 @@ def name_nodes(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, int]]
     names = [n.name for n in model.graph.node]
     if all(names) and len(set(names)) == len(names):
         return model, {name: i for i, name in enumerate(names)}
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     positions: dict[str, int] = {}
     taken = set(names)
     for i, node in enumerate(copy.graph.node):
@@ -71,8 +71,7 @@ def expose_marks(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.Mod
     if not untyped:
         return marked, {}
     types = schema.element_types(marked)
-    copy = onnx.ModelProto()
-    copy.CopyFrom(marked)
+    copy = deepcopy(marked)
     skipped = {name: "of an unknown type" for name in untyped if not types.get(name) and name in marks}
     outputs = [o for o in copy.graph.output if o.name not in skipped]
     for output in outputs:
@@ -92,8 +91,7 @@ def hide_marks(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.Model
     for mark in marks:
         tensor = casts[mark].input[0] if mark in casts else mark
         heard[tensor] = (*heard.get(tensor, ()), mark)
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     wanted = frozenset(marks)
     kept = [n for n in copy.graph.node if not (n.op_type == "Cast" and n.output[0] in wanted and n.output[0] in casts)]
     outputs = [o for o in copy.graph.output if o.name not in wanted]
