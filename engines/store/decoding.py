@@ -14,30 +14,32 @@ _ZEROS = bytes(b"0"[0] if chr(code).isdigit() and code < 128 else code for code 
 
 
 @overload
-def decode(data: bytes, kind: type[T]) -> T: ...
+def decode(data: bytes, kind: type[T], *, short: bool = False) -> T: ...
 @overload
-def decode(data: bytes, kind: object = Any) -> Any: ...
-def decode(data: bytes, kind: Any = Any) -> Any:
-    """The value, of the type ``kind``. Raises ``ValueError``, whose text ends a sentence, for what is not JSON, not of that type,
-    nested too deeply, or holds a number that JSON as we write it cannot hold."""
+def decode(data: bytes, kind: object = Any, *, short: bool = False) -> Any: ...
+def decode(data: bytes, kind: Any = Any, *, short: bool = False) -> Any:
+    """The value, of the type ``kind``. ``short``: ``find_long`` has found nothing in it. Raises ``ValueError``, whose text ends
+    a sentence, for what is not JSON, not of that type, nested too deeply, or holds a number that JSON as we write it cannot
+    hold."""
     try:
         made = _decoder(kind).decode(data)
-        if _may_hold_long(data.translate(_ZEROS)):
+        if not short and find_long(data):
             _refuse_long(_decoder(Any).decode(data))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return made
 
 
-def _may_hold_long(zeros: bytes) -> bool:
-    """Whether so many digits stand anywhere but right behind a point, where most measured numbers have them: those are no whole
-    numbers."""
+def find_long(data: bytes) -> list[int]:
+    """Where so many digits stand, the last place first: anywhere but right behind a point, where most measured numbers have them;
+    those are no whole numbers."""
+    zeros, found = data.translate(_ZEROS), []
     at = zeros.find(_LONG)
     while at >= 0:
         if zeros[at - 1 : at] != b".":
-            return True
+            found.append(at)
         at = zeros.find(_LONG, at + len(_LONG))
-    return False
+    return found[::-1]
 
 
 def _refuse_long(data: Any) -> None:

@@ -76,7 +76,10 @@ MUTANTS = (
     Mutant(
         "last-line-lost", "a whole line stays, whatever is killed", "event", "reduce",
         (
-            (JOURNAL, "self.state = fold(resolved(scan, path))\n", "self.state = fold(list(resolved(scan, path))[:-1])\n"),
+            (
+                JOURNAL, "self.state = fold(resolved(scan, path), where=scan)\n",
+                "self.state = fold(list(resolved(scan, path))[:-1])\n",
+            ),
             (
                 JOURNAL, "            good = scan.good\n            with regular",
                 "            good = path.read_bytes()[: max(scan.good - 1, 0)].rfind(b'\\n') + 1\n            with regular",

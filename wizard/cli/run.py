@@ -229,10 +229,12 @@ def drop_refused(place: Path) -> None:
     from wizard.session.problems import SessionProblem
 
     state = folders.load(place)
+    if any(asked.asks(Measure) for asked in state.asked.values()):
+        return
     probes = [asked.probe for asked in state.asked.values()]
     loads = [probe for probe in probes if isinstance(probe, LoadInputs)]
     scripts = any(source.endswith(".py") for probe in loads for source in probe.sources)
-    if state.closed is None or not loads or scripts or any(isinstance(probe, Measure) for probe in probes):
+    if state.closed is None or not loads or scripts:
         return
     with contextlib.suppress(
         SessionProblem, OSError

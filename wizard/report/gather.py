@@ -176,15 +176,12 @@ def searches(state: State, fewest: int = 6) -> tuple[Search, ...]:
     findings = {visit.run: visit.findings or state.findings for visit in state.route}
     for key, asked in sorted(state.asked.items(), key=lambda item: item[1].seq):
         known = state.known.get(key)
-        if (
-            asked.speculative
-            or known is None
-            or asked.run not in findings
-            or not isinstance(asked.probe, Measure | Check)
-        ):
+        if asked.speculative or known is None or asked.run not in findings:
             continue
-        said, _ = verdict(asked.probe, known.measurement, findings[asked.run])
-        runs.setdefault(asked.run, []).append(Look(said, size(asked.probe), part(asked.probe), kept(asked.probe)))
+        if not isinstance(probe := asked.probe, Measure | Check):
+            continue
+        said, _ = verdict(probe, known.measurement, findings[asked.run])
+        runs.setdefault(asked.run, []).append(Look(said, size(probe), part(probe), kept(probe)))
     return tuple(
         Search(visit.node, visit.step, state.nodes, tuple(runs[visit.run]))
         for visit in state.route

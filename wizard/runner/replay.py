@@ -35,9 +35,9 @@ from wizard.runner.table import FINE, Compared, Expect, Outcome, Replay, Row, St
 from wizard.session import folder as folders
 from wizard.session.decide import Ask, decide
 from wizard.session.events import QuestionAnswered, QuestionAsked, StepFinished, StepStarted
-from wizard.session.journal import NAME, Journal, events
+from wizard.session.journal import NAME, Journal, states
 from wizard.session.problems import MENDING, SessionProblem
-from wizard.session.state import State, Visit, advance
+from wizard.session.state import State, Visit
 
 SCRATCH = "narrowdown-replay-"  # a session's model is copied there
 
@@ -81,12 +81,11 @@ def recording(folder: Path) -> Recording:
     questions: dict[int, State] = {}
     state = State()
     try:
-        for event in events(path) if path.exists() else ():
+        for earlier, event, state in states(path) if path.exists() else ():
             if isinstance(event, QuestionAsked):
-                questions[event.seq] = state
+                questions[event.seq] = earlier
             if isinstance(event, StepFinished):
-                after[event.run] = state
-            state = advance(state, event)
+                after[event.run] = earlier
             if isinstance(event, StepStarted):
                 before[event.run] = state
     except ValueError as error:

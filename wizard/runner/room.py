@@ -111,7 +111,9 @@ def needed(state: State, events: Iterable[AnyEvent], store: Store) -> set[str]:
         for key in (key for keys in visit.decisive.values() for key in keys):
             found |= _kept(state, key, store)
     for key, asked in state.asked.items():
-        if isinstance(asked.probe, Describe) and (asked.run in visits or asked.probe.model in found):
+        if not asked.asks(Describe):
+            continue
+        if asked.run in visits or getattr(asked.probe, "model", "") in found:
             found |= _kept(state, key, store)
     return found
 

@@ -280,7 +280,7 @@ def load(folder: Path, *, brief: bool = False) -> State:
         return State()
     try:
         with journal.scanned(path, brief=journal.EVERY if brief else 0) as scan:
-            state = fold(journal.resolved(scan, path))
+            state = fold(journal.resolved(scan, path), where=scan)
         return msgspec.structs.replace(state, seq=scan.seq)
     except ValueError as error:
         raise SessionProblem(f"{path} cannot be read: {error}") from None

@@ -2,10 +2,11 @@
 one with each event, and older ones stay what they are."""
 
 from collections.abc import ItemsView, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 
 class Growing(Mapping[K, V], Generic[K, V]):
@@ -40,6 +41,13 @@ class Growing(Mapping[K, V], Generic[K, V]):
             if key in layer:
                 return layer[key]
         raise KeyError(key)
+
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+    @overload
+    def get(self, key: K, /, default: V | T) -> V | T: ...
+    def get(self, key: K, /, default: Any = None) -> Any:
+        return next((layer[key] for layer in reversed(self._layers) if key in layer), default)
 
     def __contains__(self, key: object) -> bool:
         return any(key in layer for layer in self._layers)

@@ -34,17 +34,18 @@ from wizard.session.events import (
     StepStarted,
     WorkerDied,
 )
+from wizard.session.lines import Place, Record, is_whole, read_blocks
 from wizard.session.outcomes import checked, outcome_fault
 from wizard.session.problems import MENDING, DamagedJournal, LostPart, NewerSession, SessionProblem
-from wizard.session.state import State, fold
+from wizard.session.state import State, fold, walk
 
 LINE_LIMIT = 64 << 10  # bytes of one line, its newline included
 LARGEST = 1 << 30  # bytes of a journal that is read: some hundred thousand probes
 NAME = "journal.jsonl"
 
-_CRC = len(',"crc":"00000000"}')
 _OURS = b'{"v":%d,"seq":' % VERSION
-_PROBE = re.compile(rb'\{"v":%d,"seq":([0-9]{1,18}),"ts":[0-9.]+,"kind":"probe\.' % VERSION)
+_PROBE = re.compile(rb'\{"v":%d,"seq":([0-9]{1,18}),"ts":[0-9.]+,"kind":"probe\.(started|finished)",' % VERSION)
+_KINDS: dict[bytes, Any] = {b"started": ProbeStarted, b"finished": ProbeFinished}
 _KEPT = 4 << 10  # a field of this size or more moves to an artifact when its line is too large
 # msgspec leaves a default out where it is that very object, so this float and no other.
 _UNSTAMPED = NoteAdded(text="").ts
@@ -64,18 +65,13 @@ def encode(event: AnyEvent) -> bytes:
     return b'%s,"crc":"%08x"}\n' % (line[:-1], zlib.crc32(line))
 
 
-def _whole(line: bytes) -> bool:
-    """Whether the line (without its newline) carries the checksum of its own bytes."""
-    head, tail = line[:-_CRC], line[-_CRC:]
-    return len(line) > _CRC and tail == b',"crc":"%08x"}' % zlib.crc32(head + b"}")
-
-
-def decode(line: bytes, number: int, path: Path) -> AnyEvent:
-    """A line whose checksum holds, as an event. Raises NewerSession, DamagedJournal."""
+def decode(line: bytes, number: int, path: Path, kind: Any = AnyEvent, *, short: bool = False) -> AnyEvent:
+    """A line whose checksum holds, as an event. ``kind``: which one, where that is known; ``short``: it is known to hold no long
+    number. Raises NewerSession, DamagedJournal."""
     try:
         if not line.startswith(_OURS) and (head := decoding.decode(line, _Head)).v > VERSION:
             raise NewerSession(path, head.v, VERSION)
-        event: AnyEvent = decoding.decode(line, AnyEvent)
+        event: AnyEvent = decoding.decode(line, kind, short=short)
     except ValueError as error:
         raise DamagedJournal(path, number, f"it is no event that this version knows ({error})") from None
     return event
@@ -85,6 +81,7 @@ class Scan:
     """The events of a journal, one by one as its lines come in. ``seq``: the number of the last one that was read; ``good``:
     bytes of whole lines so far. What follows them is a torn tail.
 
+    ``file``  open for reading, where the first line begins; what it has now is read.
     ``seq``   of the event before the first line.
     ``brief`` probes and their measurements up to this event are counted and left out: most of a long journal, and of no use to
               who has seen them.
@@ -92,28 +89,44 @@ class Scan:
     Going through it raises DamagedJournal for a bad line that a good one follows, and for a line that is missing; NewerSession.
     """
 
-    def __init__(self, lines: Iterable[bytes], path: Path = Path(NAME), *, seq: int = 0, brief: int = 0) -> None:
-        self._lines, self._path, self._brief = lines, path, brief
+    def __init__(self, file: BinaryIO, path: Path = Path(NAME), *, seq: int = 0, brief: int = 0) -> None:
+        self._file, self._path, self._brief = file, path, brief
         self.seq, self.good = seq, 0
+        self._begins, self._size = file.tell(), 0
+        self._record: Record | None = None
+
+    @property
+    def place(self) -> Place:
+        """Where the line of the last event stands. Raises OSError for bytes that are no file."""
+        self._record = self._record or Record(self._file)
+        return Place(self._record, self._begins + self.good - self._size, self._size - 1)
 
     def __iter__(self) -> Iterator[AnyEvent]:
         start, bad = self.good, 0
-        for line in self._lines:
-            start, number = start + len(line), self.seq + 1
-            if not line.endswith(b"\n") or not _whole(line[:-1]):
-                bad = bad or number
-                continue
-            if bad:
-                raise DamagedJournal(self._path, bad, "its checksum does not match")
-            event = None
-            probe = _PROBE.match(line) if number <= self._brief else None
-            if probe is None:
-                event = decode(line[:-1], number, self._path)
-            if (event.seq if event is not None else int(probe[1])) != number:  # type: ignore[index]
-                raise DamagedJournal(self._path, number, f"event {number} is missing before it")
-            self.seq, self.good = number, start
-            if event is not None:
-                yield event
+        checked = self._brief != EVERY  # at once for all lines of a block, which takes less than line by line
+        for block in read_blocks(self._file):
+            long = decoding.find_long(block) if checked else []
+            end = 0
+            for line in io.BytesIO(block):
+                start, end, number = start + len(line), end + len(line), self.seq + 1
+                if not line.endswith(b"\n") or not is_whole(line[:-1]):
+                    bad = bad or number
+                    continue
+                if bad:
+                    raise DamagedJournal(self._path, bad, "its checksum does not match")
+                probe = _PROBE.match(line)
+                event = None
+                if probe is None or number > self._brief:
+                    while long and long[-1] < end - len(line):
+                        long.pop()
+                    short = checked and not (long and long[-1] < end)
+                    kind = _KINDS[probe[2]] if probe else AnyEvent
+                    event = decode(line[:-1], number, self._path, kind, short=short)
+                if (event.seq if event is not None else int(probe[1])) != number:  # type: ignore[index]
+                    raise DamagedJournal(self._path, number, f"event {number} is missing before it")
+                self.seq, self.good, self._size = number, start, len(line)
+                if event is not None:
+                    yield event
 
 
 EVERY = 1 << 62  # as ``brief``: all probes are left out
@@ -124,7 +137,7 @@ def scanned(path: Path, *, brief: int = 0) -> Iterator[Scan]:
     """A journal's events from its file, which is read as they are wanted. Raises OSError, of which ``regular.Unfit`` for what is
     no regular file or too large."""
     with regular.opened(path, LARGEST, links=False) as file:
-        yield Scan(_up_to_now(file), path, brief=brief)
+        yield Scan(file, path, brief=brief)
 
 
 def scan(data: bytes, path: Path = Path(NAME)) -> tuple[AnyEvent, ...]:
@@ -132,28 +145,23 @@ def scan(data: bytes, path: Path = Path(NAME)) -> tuple[AnyEvent, ...]:
     return tuple(Scan(io.BytesIO(data), path))
 
 
-def _up_to_now(file: BinaryIO) -> Iterator[bytes]:
-    """The lines that a file has now: whoever writes to it may be at work."""
-    left = os.fstat(file.fileno()).st_size - file.tell()
-    while left > 0 and (line := file.readline(left)):
-        left -= len(line)
-        yield line
-
-
 def rewritten(path: Path, change: Callable[[Any], Any], touches: Callable[[bytes], bool]) -> Iterator[bytes]:
     """The lines of a journal with ``change`` made to the fields of each that it ``touches``, under checksums of their own. A torn
     end is left out. Raises OSError, DamagedJournal."""
     with regular.opened(path, LARGEST, links=False) as file:
-        bad = 0
-        for number, line in enumerate(_up_to_now(file), 1):
-            if not line.endswith(b"\n") or not _whole(line[:-1]):
-                bad = bad or number
-            elif bad:
-                raise DamagedJournal(path, bad, "its checksum does not match")
-            elif touches(line):
-                yield _changed(line, number, path, change)
-            else:
-                yield line
+        number = bad = 0
+        for block in read_blocks(file):
+            some = touches(block)
+            for line in io.BytesIO(block):
+                number += 1
+                if not line.endswith(b"\n") or not is_whole(line[:-1]):
+                    bad = bad or number
+                elif bad:
+                    raise DamagedJournal(path, bad, "its checksum does not match")
+                elif some and touches(line):
+                    yield _changed(line, number, path, change)
+                else:
+                    yield line
 
 
 def _changed(line: bytes, number: int, path: Path, change: Callable[[Any], Any]) -> bytes:
@@ -163,16 +171,6 @@ def _changed(line: bytes, number: int, path: Path, change: Callable[[Any], Any])
     del fields["crc"]
     body = msgspec.json.encode(change(fields))
     return b'%s,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body))
-
-
-def _lines(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """(number from 1, offset, line with its newline if it has one)."""
-    start = number = 0
-    while start < len(data):
-        end = data.find(b"\n", start) + 1 or len(data)
-        number += 1
-        yield number, start, data[start:end]
-        start = end
 
 
 def whole(path: Path) -> bytes:
@@ -198,6 +196,12 @@ def read(path: Path) -> tuple[AnyEvent, ...]:
     return tuple(events(path))
 
 
+def states(path: Path) -> Iterator[tuple[State, AnyEvent | None, State]]:
+    """What ``walk`` gives over the events of a journal. Raises as ``events``, and as ``fold``."""
+    with scanned(path) as scan:
+        yield from walk(resolved(scan, path), where=scan)
+
+
 def verify(path: Path) -> int:
     """The number of the last event, once no line is damaged or missing. Probes are not decoded. Raises as ``events``."""
     with scanned(path, brief=EVERY) as scan:
@@ -209,8 +213,8 @@ def verify(path: Path) -> int:
 def outline(path: Path) -> Iterator[AnyEvent]:
     """The events that are no probes, for lists of sessions: much less to decode. Damaged lines are passed over."""
     with regular.opened(path, LARGEST, links=False) as file:
-        for line in _up_to_now(file):
-            if b'"kind":"probe.' not in line[:120] and _whole(line.removesuffix(b"\n")):
+        for line in (line for block in read_blocks(file) for line in io.BytesIO(block)):
+            if b'"kind":"probe.' not in line[:120] and is_whole(line.removesuffix(b"\n")):
                 yield decode(line.removesuffix(b"\n"), 0, path)
 
 
@@ -264,7 +268,7 @@ class Journal:
         if os.path.lexists(path):
             with scanned(path) as scan:
                 try:
-                    self.state = fold(resolved(scan, path))
+                    self.state = fold(resolved(scan, path), where=scan)
                 except ValueError as error:
                     raise SessionProblem(f"The session's journal cannot be taken up: {error}") from None
             good = scan.good
@@ -347,7 +351,7 @@ class Tail:
         try:
             with regular.opened(self._path, LARGEST, links=False) as file:
                 file.seek(self._offset)
-                scan = Scan(_up_to_now(file), self._path, seq=self._seq, brief=self._brief)
+                scan = Scan(file, self._path, seq=self._seq, brief=self._brief)
                 found = tuple(resolve(event, self._store) for event in scan)
         except FileNotFoundError:
             return ()
@@ -362,7 +366,7 @@ def repair(data: bytes, path: Path) -> tuple[bytes, bytes]:
     steps: dict[int, str] = {}
     kept: list[bytes] = []
     lost: list[bytes] = []
-    for number, _, line in _lines(data):
+    for number, line in enumerate(io.BytesIO(data), 1):
         event = _sound_event(line, number, path, steps)
         wanted = not lost or isinstance(event, ProbeStarted | ProbeFinished)
         if event is not None and not lost and event.seq != len(kept) + 1:
@@ -377,7 +381,7 @@ def repair(data: bytes, path: Path) -> tuple[bytes, bytes]:
 def _sound_event(line: bytes, number: int, path: Path, steps: dict[int, str]) -> AnyEvent | None:
     """The event of a line; None where the line, or a part of it in an artifact, is damaged, or no step ends so.
     ``steps``: their names by run so far, kept up here. Raises NewerSession."""
-    if not line.endswith(b"\n") or not _whole(line[:-1]):
+    if not line.endswith(b"\n") or not is_whole(line[:-1]):
         return None
     try:
         event = decode(line[:-1], number, path)

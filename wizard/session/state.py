@@ -5,8 +5,8 @@ The state is a function of the journal alone, so every client that reads the sam
 
 import functools
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -32,12 +32,14 @@ from wizard.session.events import (
     WorkerDied,
 )
 from wizard.session.growing import Growing
+from wizard.session.lines import Place
 
 Phase = Literal["start", "stepping", "asking", "ended"]
 
 _LONG = 2 << 10  # bytes from which on a measurement is kept compressed
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Measurement)
+_probes: msgspec.json.Decoder[ProbeStarted | ProbeFinished] = msgspec.json.Decoder(ProbeStarted | ProbeFinished)
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -98,19 +100,40 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.status in ("done", "refused", "failed")
 
 
-class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A probe that was started. ``probe`` is None where it lies in the artifact ``blob``."""
+class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A probe that was started: its ``kind``, None where it lies in the artifact ``blob``. ``place``: its line, where that can
+    be read again; ``held``: the probe itself elsewhere."""
 
-    probe: AnyProbe | None
+    kind: type | None
     blob: str = ""
     run: int = 0
     seq: int = 0
     speculative: bool = False
+    held: AnyProbe | None = None
+    place: Place | None = None
+
+    @classmethod
+    def of(
+        cls, probe: AnyProbe | None, blob: str = "", run: int = 0, seq: int = 0, *, speculative: bool = False,
+        place: Place | None = None,
+    ) -> "Asked":  # fmt: skip
+        kind = None if probe is None else type(probe)
+        return cls(kind, blob, run, seq, speculative, None if place else probe, place)
+
+    @property
+    def probe(self) -> AnyProbe | None:
+        """None where it lies in the artifact, or its line cannot be read any more."""
+        return self.held if self.place is None else getattr(_at(self.place), "probe", None)
+
+    def asks(self, kind: type) -> bool:
+        """Whether it is a probe of this kind; none is read for that."""
+        return self.kind is not None and issubclass(self.kind, kind)
 
 
-class Known(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A measurement by its probe's key, ``packed`` (JSON, compressed where it is long) so that thousands of them take a few MiB;
-    ``b""`` where it lies in the artifact ``blob`` (only whole answers are that large)."""
+class Known(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A measurement by its probe's key: its line in the journal, ``place``, or else ``packed`` (JSON, compressed where it is
+    long) so that thousands of them take a few MiB; neither where it lies in the artifact ``blob`` (only whole answers are that
+    large)."""
 
     packed: bytes = b""
     resolved: bool = True
@@ -118,18 +141,22 @@ class Known(msgspec.Struct, frozen=True, omit_defaults=True):
     run: int = 0
     seq: int = 0
     seconds: float = 0.0
+    place: Place | None = None
 
     @classmethod
     def of(
-        cls, measurement: Measurement | None, blob: str = "", run: int = 0, seq: int = 0, seconds: float = 0.0
-    ) -> "Known":
-        packed = b"" if measurement is None else _encoder.encode(measurement)
+        cls, measurement: Measurement | None, blob: str = "", run: int = 0, seq: int = 0, seconds: float = 0.0,
+        *, place: Place | None = None,
+    ) -> "Known":  # fmt: skip
+        packed = b"" if measurement is None or place else _encoder.encode(measurement)
         packed = packed if len(packed) < _LONG else zlib.compress(packed, 1)
-        return cls(packed, measurement is None or measurement.status == "ok", blob, run, seq, seconds)
+        return cls(packed, measurement is None or measurement.status == "ok", blob, run, seq, seconds, place)
 
     @property
     def measurement(self) -> Measurement | None:
-        """None where it lies in the artifact."""
+        """None where it lies in the artifact, or its line cannot be read any more."""
+        if self.place is not None:
+            return getattr(_at(self.place), "measurement", None)
         return _unpacked(self.packed) if self.packed else None
 
 
@@ -137,6 +164,13 @@ class Known(msgspec.Struct, frozen=True, omit_defaults=True):
 def _unpacked(packed: bytes) -> Measurement:
     measurement: Measurement = _decoder.decode(packed if packed.startswith(b"{") else zlib.decompress(packed))
     return measurement
+
+
+@functools.lru_cache(maxsize=64)
+def _at(place: Place) -> ProbeStarted | ProbeFinished | None:
+    """What stands there: it was decoded when the journal was read, and its checksum holds still."""
+    line = place.line()
+    return _probes.decode(line) if line else None
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -209,7 +243,8 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 def described(state: State, model: str) -> str:
     """The digest of the index of a model's graph as it was described last; "" where no step has asked for it."""
     for name, asked in reversed(list(state.asked.items())):
-        if not isinstance(asked.probe, Describe) or asked.probe.model != model:
+        probe = asked.probe if asked.asks(Describe) else None
+        if not isinstance(probe, Describe) or probe.model != model:
             continue
         known = state.known.get(name)
         answer = known.measurement if known else None
@@ -218,27 +253,59 @@ def described(state: State, model: str) -> str:
     return ""
 
 
-def fold(events: Iterable[AnyEvent], state: State | None = None) -> State:
-    """The state after these events. Raises ``ValueError`` for findings that this version cannot read."""
+class Reader(Protocol):
+    """Who reads events from a file. ``place``: of the last one."""
+
+    @property
+    def place(self) -> Place: ...
+
+
+def fold(events: Iterable[AnyEvent], state: State | None = None, *, where: Reader | None = None) -> State:
+    """The state after these events. ``where``: who reads them one by one, so that probes and measurements stay in their file.
+    Raises ``ValueError`` for findings that this version cannot read."""
+    for _, _, result in walk(events, state, where=where):
+        state = result
+    return state or State()
+
+
+def walk(
+    events: Iterable[AnyEvent], state: State | None = None, *, where: Reader | None = None
+) -> Iterator[tuple[State, AnyEvent | None, State]]:
+    """As ``fold``, stopping at each event that is no probe: the state before it, the event, the state after it. Probes that
+    follow the last one come with None."""
     result = state or State()
     # Probes in a row are taken in together: most of a long journal is nothing else.
     asked: dict[str, Asked] = {}
     known: dict[str, Known] = {}
+    waiting: dict[
+        str, AnyProbe | None
+    ] = {}  # those just asked, which need not be read again for what is learnt of them
     last: AnyEvent | None = None
     for event in events:
         match event:
             case ProbeStarted():
-                asked[event.key] = _asked(event, asked.get(event.key) or result.asked.get(event.key))
+                name, place = event.key, where.place if where else None
+                asked[name] = _asked(event, asked.get(name) or result.asked.get(name), place)
+                waiting[name] = event.probe
                 last = event
             case ProbeFinished():
-                known[event.key] = _known(event)
-                learned = _learn_from(result, event, asked.get(event.key) or result.asked.get(event.key))
+                name, place = event.key, where.place if where else None
+                known[name] = _known(event, place)
+                if name in waiting:
+                    probe = waiting.pop(name)
+                else:
+                    before = asked.get(name) or result.asked.get(name)
+                    probe = before.probe if before else None
+                learned = _learn_from(result, event, probe)
                 result = msgspec.structs.replace(result, **learned) if learned else result
                 last = event
             case _:
-                result = advance(_with_probes(result, asked, known, last), event)
-                asked, known, last = {}, {}, None
-    return _with_probes(result, asked, known, last)
+                before_it = _with_probes(result, asked, known, last)
+                result = advance(before_it, event)
+                asked, known, waiting, last = {}, {}, {}, None
+                yield before_it, event, result
+    if last is not None or result is not state:
+        yield result, None, _with_probes(result, asked, known, last)
 
 
 def _with_probes(state: State, asked: dict[str, Asked], known: dict[str, Known], last: AnyEvent | None) -> State:
@@ -266,7 +333,8 @@ def advance(state: State, event: AnyEvent) -> State:
         case ProbeStarted():
             changes["asked"] = state.asked.plus(event.key, _asked(event, state.asked.get(event.key)))
         case ProbeFinished():
-            learned = _learn_from(state, event, state.asked.get(event.key))
+            asked = state.asked.get(event.key)
+            learned = _learn_from(state, event, asked.probe if asked else None)
             changes = {"known": state.known.plus(event.key, _known(event)), **learned}
         case WorkerDied():
             changes["deaths"] = (*state.deaths, event)
@@ -285,13 +353,13 @@ def advance(state: State, event: AnyEvent) -> State:
     return msgspec.structs.replace(state, seq=event.seq, last=event.ts, **changes)
 
 
-def _asked(event: ProbeStarted, before: Asked | None) -> Asked:
+def _asked(event: ProbeStarted, before: Asked | None, place: Place | None = None) -> Asked:
     speculative = event.speculative and (before is None or before.speculative)
-    return Asked(event.probe, event.blob, event.run, event.seq, speculative)
+    return Asked.of(event.probe, event.blob, event.run, event.seq, speculative=speculative, place=place)
 
 
-def _known(event: ProbeFinished) -> Known:
-    return Known.of(event.measurement, event.blob, event.run, event.seq, event.seconds)
+def _known(event: ProbeFinished, place: Place | None = None) -> Known:
+    return Known.of(event.measurement, event.blob, event.run, event.seq, event.seconds, place=place)
 
 
 def _opened(state: State, event: SessionOpened) -> dict[str, Any]:
@@ -306,7 +374,7 @@ def _opened(state: State, event: SessionOpened) -> dict[str, Any]:
     if event.retry_unresolved:
         known = {key: k for key, k in known.items() if k.resolved}
     elif event.resumed:
-        known = {key: k for key, k in known.items() if k.resolved or not _of(state, key, Import | LoadInputs)}
+        known = {key: k for key, k in known.items() if k.resolved or not _reads(state, key)}
     return {
         "id": event.id,
         "opened": state.opened or event.ts,
@@ -324,9 +392,10 @@ def _mendable(known: Known) -> bool:
     return m is not None and (m.status in ("refused", "reference-failed") or m.facts.get("started") is False)
 
 
-def _of(state: State, key: str, kinds: Any) -> bool:
+def _reads(state: State, key: str) -> bool:
+    """Whether the probe takes in a user's file."""
     asked = state.asked.get(key)
-    return asked is not None and isinstance(asked.probe, kinds)
+    return asked is not None and (asked.asks(Import) or asked.asks(LoadInputs))
 
 
 def _step_started(state: State, event: StepStarted) -> dict[str, Any]:
@@ -396,9 +465,9 @@ def _change(route: tuple[Visit, ...], run: int, **changes: Any) -> tuple[Visit, 
     return tuple(msgspec.structs.replace(v, **changes) if v.run == run else v for v in route)
 
 
-def _learn_from(state: State, event: ProbeFinished, asked: Asked | None) -> dict[str, Any]:
+def _learn_from(state: State, event: ProbeFinished, probe: AnyProbe | None) -> dict[str, Any]:
     """What a measurement says about engines, time and size, beside its answer."""
-    m, probe = event.measurement, asked.probe if asked else None
+    m = event.measurement
     if m is not None and isinstance(probe, Inspect):
         return {
             "fingerprints": {**state.fingerprints, probe.engine: fingerprint(m)},

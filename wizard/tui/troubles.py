@@ -194,14 +194,14 @@ def _step(scene: Scene) -> Trouble | None:
 def who_refused(scene: Scene, visit: Visit) -> str:
     """The title of a step that could not be done: the engine under test, the reference or the checker said no."""
     for key, known in reversed(list(scene.state.known.items())):
-        asked, answer = scene.state.asked.get(key), known.measurement
-        if known.run != visit.run or asked is None or answer is None or answer.status == "ok":
+        asked = scene.state.asked.get(key)
+        if known.run != visit.run or known.resolved or asked is None or (answer := known.measurement) is None:
             continue
-        if isinstance(asked.probe, Check):
+        if asked.asks(Check):
             return "The checker said no"
         if answer.status == "reference-failed":
             return "The reference said no"
-        if isinstance(asked.probe, Import | Sanitize | LoadInputs):
+        if asked.asks(Import) or asked.asks(Sanitize) or asked.asks(LoadInputs):
             return "The model or its inputs could not be taken in"
         return TITLES["engine"]
     return TITLES["engine"]

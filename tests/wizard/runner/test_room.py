@@ -190,9 +190,9 @@ def test_the_graph_of_a_model_of_the_route_stays_and_that_of_another_goes(tmp_pa
     visit = Visit("n", 1, 1, run=3, findings=Findings(model=here))
     told = {name: Known.of(Measurement(artifacts={"index": name * 64})) for name in ("c", "d", "e")}
     asked = {
-        "c": Asked(Describe(model=here), run=1),
-        "d": Asked(Describe(model=elsewhere), run=1),
-        "e": Asked(Describe(model=elsewhere), run=3),
+        "c": Asked.of(Describe(model=here), run=1),
+        "d": Asked.of(Describe(model=elsewhere), run=1),
+        "e": Asked.of(Describe(model=elsewhere), run=3),
     }
     found = room.needed(State(route=(visit,), asked=asked, known=told), (), Store(tmp_path))
     assert found >= {"c" * 64, "e" * 64}

@@ -304,7 +304,7 @@ def test_what_an_earlier_engine_measured_stands_apart(tmp_path):
     assert "from second on everything is measured anew" in told[0]
     third = [v for v in found.route if v.visit == 2 and v.step]
     assert third[0].cached == 0
-    asked = {name for name, a in found.asked.items() if a.run == third[0].run and not isinstance(a.probe, Inspect)}
+    asked = {name for name, a in found.asked.items() if a.run == third[0].run and not a.asks(Inspect)}
     assert asked
     assert not asked & old, "every answer of this step comes from the new engine"
     sentences = earlier(found)

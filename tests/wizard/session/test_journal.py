@@ -10,11 +10,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.probe import Inspect, Measurement
+from engines.probe import Inspect, Measure, Measurement
 from engines.store.content import Store
 from wizard.session import events as e
-from wizard.session.journal import LINE_LIMIT, Journal, Scan, Tail, encode, outline, read, repair, scan, verify
+from wizard.session.journal import (
+    LINE_LIMIT,
+    Journal,
+    Scan,
+    Tail,
+    encode,
+    outline,
+    read,
+    repair,
+    resolved,
+    rewritten,
+    scan,
+    scanned,
+    verify,
+)
+from wizard.session.lines import Place
 from wizard.session.problems import DamagedJournal, NewerSession
+from wizard.session.state import fold
 
 EVENTS: list[e.AnyEvent] = [
     e.SessionOpened(id="k7f3", pid=7),
@@ -86,6 +102,61 @@ def test_a_changed_byte_is_named_by_its_line_or_is_the_tail(at, flip):
         scan(bytes(data))
     assert caught.value.line == number
     assert f"line {number}" in str(caught.value)
+
+
+def test_what_is_left_in_the_file_is_what_was_read_or_nothing(tmp_path):
+    """A long journal's measurements stay where they stand: what somebody has changed there since is none."""
+    path = tmp_path / "journal.jsonl"
+    more = [msgspec.structs.replace(event, key=f"k{n}") for n in (2, 3) for event in EVENTS[2:4]]
+    path.write_bytes(
+        b"".join(encode(msgspec.structs.replace(e, seq=n, ts=1.0)) for n, e in enumerate([*EVENTS, *more], 1))
+    )
+    with scanned(path) as scan:
+        left = fold(resolved(scan, path), where=scan)
+    held = fold(read(path))
+    assert list(left.known) == list(held.known) == ["k1", "k2", "k3"]
+    for key, known in held.known.items():
+        assert left.known[key].measurement == known.measurement == EVENTS[3].measurement
+        assert left.asked[key].probe == held.asked[key].probe == EVENTS[2].probe
+        assert (left.asked[key].asks(Inspect), left.asked[key].asks(Measure)) == (True, False)
+        assert not left.known[key].packed
+    path.write_bytes(path.read_bytes().replace(b'"n":1.5', b'"n":7.5'))
+    with scanned(path) as scan, pytest.raises(DamagedJournal, match="line 4"):
+        fold(scan, where=scan)
+    last = left.known["k3"].place
+    assert last.record.line(last.at, last.size) == b""
+    assert (
+        msgspec.structs.replace(left.known["k3"], place=Place(last.record, last.at, last.size - 1)).measurement is None
+    )
+
+
+@pytest.mark.parametrize("size", [1, 50, 300, 100_000])
+def test_lines_are_found_whatever_is_read_at_once(tmp_path, monkeypatch, size):
+    monkeypatch.setattr("wizard.session.lines._BLOCK", size)
+    torn = lines() + b'{"v":1,'
+    found = Scan(io.BytesIO(torn))
+    assert [event.seq for event in found] == list(range(1, len(EVENTS) + 1))
+    assert found.good == len(lines())
+    (tmp_path / "journal.jsonl").write_bytes(torn)
+    assert b"".join(rewritten(tmp_path / "journal.jsonl", lambda fields: fields, lambda line: False)) == lines()
+
+
+@pytest.mark.parametrize("line", [1, 2, 3, 5])
+def test_a_number_that_nothing_can_reckon_with_is_named_by_its_line(tmp_path, line):
+    """All lines of a block are looked through at once."""
+    events = [
+        e.ProbeFinished(key="0" * 64, run=1, measurement=Measurement(facts={"n": 0.1234567890123456789}))
+        for _ in range(5)
+    ]
+    events[line - 1] = msgspec.structs.replace(events[0], measurement=Measurement(facts={"n": 7}))
+    data = b"".join(encode(msgspec.structs.replace(event, seq=n, ts=1.0)) for n, event in enumerate(events, 1))
+    assert len(scan(data)) == 5
+    body = data.splitlines()[line - 1].replace(b'"n":7', b'"n":' + b"7" * 400)[: -len(',"crc":"00000000"}')]
+    changed = b'%s,"crc":"%08x"}' % (body, zlib.crc32(body + b"}"))
+    parts = data.splitlines()
+    with pytest.raises(DamagedJournal, match="more than 64 bits") as caught:
+        scan(b"".join(part + b"\n" for part in (*parts[: line - 1], changed, *parts[line:])))
+    assert caught.value.line == line
 
 
 def test_a_missing_line_is_damage():
