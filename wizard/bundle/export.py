@@ -34,7 +34,8 @@ from wizard.problem import Problem
 from wizard.report import to_html, to_json, to_markdown
 from wizard.report.document import Report, Workaround
 from wizard.report.gather import case_files, confirmed
-from wizard.report.markdown import APPLY, how_to_apply
+from wizard.report.hand_on import APPLY
+from wizard.report.markdown import how_to_apply
 from wizard.report.overlay import draw_neighbourhood
 from wizard.report.portable import Traces, portable, traces
 from wizard.report.read import Reading

@@ -10,6 +10,7 @@ from engines.discovery import find
 from engines.spec import parse
 from wizard.bundle.check_script import Asked
 from wizard.report.document import Culprit, Report
+from wizard.report.hand_on import name_addressee
 from wizard.report.markdown import literal
 from wizard.words import count, listing
 
@@ -75,14 +76,14 @@ def readme(culprit: Culprit, asked: Asked) -> str:
     """Ten lines for whoever gets the folder."""
     return "\n".join(
         [
-            f"{count(len(culprit.nodes), 'node')} of a model give wrong results with {asked.found_with}.",
+            f"{count(len(culprit.nodes), 'node')} of a model: wrong results with {asked.found_with}.",
             "",
             "Run:  python check.py",
             "      exit 1: the fault is still there; exit 0: it is gone; exit 2: that cannot be told here.",
-            "It needs numpy and the engine's own package, nothing else.",
+            "It needs numpy and the engine's own package. A rel_l2 of 0.0237 is wrong by 2.37 %: of this part, not of the model.",
             "",
             "model.onnx is the failing part, inputs.npz what it is fed, expected.npz what is right; commands.sh: other tools.",
-            "issue.md is a bug report for the engine's maintainers; report.html tells how the part was found.",
+            f"issue.md is a bug report for {name_addressee(asked.engine)}; report.html says what to do now.",
             f"Named cause: {culprit.cause}.",
             "Read the files before you send them: names of nodes and tensors, weights and inputs are those of the model.",
             "",

@@ -339,8 +339,8 @@ def finish(place: Path, code: int, *, text: bool) -> None:
     from wizard.bundle.models import write_worked_around
     from wizard.machine_room import MachineProblem
     from wizard.report import to_html
-    from wizard.report.gather import first_line, summary
-    from wizard.report.markdown import APPLY
+    from wizard.report.gather import summary
+    from wizard.report.hand_on import APPLY, ISSUE, first_line, name_addressee
     from wizard.report.portable import handed_on
     from wizard.report.read import read
     from wizard.session.problems import SessionProblem
@@ -389,6 +389,7 @@ def finish(place: Path, code: int, *, text: bool) -> None:
             checkable = can_check(reading.description.problem)
             shows = f"python {case}/check.py shows the fault again" if checkable else "commands.sh says how to see it"
             print(f"  case     {case}  ({shows})")
+            print(f"  send     it as a zip file to {name_addressee(report.engine)}; {ISSUE} in it is the text")
             if (Path(case) / TRACES).is_file():
                 print(f"           {visible((Path(case) / TRACES).read_text(encoding='utf-8').strip())}")
         if mixed:

@@ -582,19 +582,6 @@ def summary(report: Report) -> list[str]:
     return lines
 
 
-# Characters of a line to paste that a page still shows; the layers of twenty nodes by name are longer, and stand in the file.
-_PASTED = 240
-
-
-def first_line(workaround: Workaround | None) -> tuple[str, str]:
-    """The tool that is told of the workaround first, and the line that tells it; empty where there is none, or it is too long."""
-    first = next(iter(workaround.apply), None) if workaround is not None else None
-    if first is None:
-        return "", ""
-    line = first.line or first.text.rstrip().rpartition("\n")[2]
-    return (first.tool, line) if len(line) <= _PASTED and "\n" not in line else ("", "")
-
-
 def say_weighed(row: Weighed, rows: Sequence[Weighed], metric: str) -> str:
     """One line of what was weighed: what it is, whether it passes, and its numbers as far as there are any."""
     state = "did not run" if row.why else "passes" if row.passes else "fails"

@@ -12,6 +12,7 @@ from wizard.report import picture
 from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Report, readable
 from wizard.report.gather import say_effect, say_source
+from wizard.report.hand_on import list_deeds
 from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.markdown import error, flat, version
 from wizard.words import (
@@ -59,6 +60,7 @@ def to_html(report: Report, flow: Flow | None = None) -> str:
     page: str = _template().render(
         r=report, drawn=drawn, alike=groups(map(kind, report.culprits)), environment=flat(report.environment), count=count,
         others=others, bug=say_lookalike, source=say_source, tally=picture.tally, effect=say_effect(report),
+        deeds=list_deeds(report),
     )  # fmt: skip
     return page + "\n"
 

@@ -10,6 +10,7 @@ from engines.search.lookalike import say_lookalike
 from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Culprit, Report, Workaround, readable
 from wizard.report.gather import say_effect, say_source
+from wizard.report.hand_on import APPLY, list_deeds
 from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.picture import curve, tally
 from wizard.words import (  # fmt: skip
@@ -29,7 +30,6 @@ from wizard.words import (  # fmt: skip
     visible,
 )
 
-APPLY = "workaround.md"  # of a bundle
 MOST = 60_000  # characters: GitHub takes 65,536 in an issue, and its owner has a sentence to add
 LAYERS, ROWS = 40, 60  # of a table that may be as long as the model, of any other
 
@@ -38,7 +38,7 @@ def to_markdown(report: Report) -> str:
     """Verdict first, how to see it fail, then culprits, workaround, route, environment. Never longer than an issue may be: what
     does not fit is named."""
     report = readable(report)
-    head = "\n\n".join([f"# {literal(report.headline)}", summary(report)])
+    head = "\n\n".join(filter(None, [f"# {literal(report.headline)}", summary(report), deeds(report)]))
     order = [
         head, by_hand(report), *write_culprits(report.culprits, report.metric), ruled_out(report), workaround(report),
         weighed(report), trigger(report), rewrites(report), depth(report), search(report), layers(report), route(report),
@@ -78,10 +78,16 @@ def summary(report: Report) -> str:
     told = (report.explanation, say_effect(report), report.spread, *bugs, report.advice, report.names.legend)
     said = [literal(line) for line in told if line]
     said += [f"It goes on from session {code(report.goes_on_from)}."] if report.goes_on_from else []
-    said += (
-        [f"Is it a known bug, and what else cures it? {code(report.next)} goes on with that."] if report.next else []
-    )
     return "\n\n".join([text, *said])
+
+
+def deeds(report: Report) -> str:
+    """What to do now, numbered, what to paste below it."""
+    told = [
+        f"**{n}.** {literal(deed.text)}" + (f"\n\n{fenced(deed.typed, '')}" if deed.typed else "")
+        for n, deed in enumerate(list_deeds(report), 1)
+    ]
+    return "\n\n".join(["## What to do now", *told]) if told else ""
 
 
 def error(report: Report) -> str:
@@ -149,7 +155,7 @@ def culprit(c: Culprit, position: int, total: int, metric: str) -> str:
         ("inputs", listing([code(name) for name in c.inputs])),
         ("outputs", listing([code(name) for name in c.outputs])),
         ("cause", literal(c.cause)),
-        ("by itself", wrong_by(c.own, metric)),
+        ("cut out, by itself", wrong_by(c.own, metric)),
         ("your model's outputs, by it", wrong_by(c.effect, metric)),
         ("sample", code(c.sample)),
         ("fails again", c.verified or "?"),
@@ -183,7 +189,7 @@ def write_surroundings(c: Culprit) -> str:
 
 def values(v: Values) -> str:
     """How the engine's values of an output differ from the reference's."""
-    about = f"Its output {code(v.output)}, {v.dtype} {list(v.shape)}:"
+    about = f"Its output {code(v.output)}, in the case folder {v.dtype} {list(v.shape)}:"
     wrong = [literal(said) for said in (say_values_lost(v), say_values_apart(v)) if said]
     return " ".join([about, *wrong])
 

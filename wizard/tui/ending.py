@@ -7,14 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from engines.discovery import find
 from engines.findings import Workaround
-from engines.spec import parse
 from wizard.bundle.check_script import can_check
 from wizard.ladder.offer import offer_ladder
 from wizard.report.document import Report
-from wizard.report.gather import first_line, gather, say_effect, summary
-from wizard.report.markdown import APPLY
+from wizard.report.gather import gather, say_effect, summary
+from wizard.report.hand_on import APPLY, first_line, name_addressee
 from wizard.session.folder import name_for_command
 from wizard.session.following import offer
 from wizard.tui.scene import Scene, commands
@@ -101,8 +99,8 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
     if scene.state.findings.culprits:
         made.append(
             Todo(
-                f"Hand the case folder on to {addressee(scene)}: attach it as a zip; issue.md in it is the text. "
-                "This shows the fault:",
+                f"Hand the case folder on to {name_addressee(scene.problem.engine)}: attach it as a zip; issue.md in it is the "
+                "text. This shows the fault:",
                 f"python {shorten_path(here / 'case' / 'check.py')}"
                 if can_check(scene.problem)
                 else f"cat {shorten_path(here / 'case' / 'commands.sh')}",
@@ -133,13 +131,6 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
         )
     made.append(Todo(f"{shorten_path(here / REPORT)} tells all of it, to read or to send."))
     return made
-
-
-def addressee(scene: Scene) -> str:
-    """Whose the fault is, with the place where they want to hear of it where the engine names one."""
-    declared = find(parse(scene.problem.engine).name)
-    url = declared.tracker.url if declared and declared.tracker else ""
-    return f"whoever maintains the engine ({url})" if url else "whoever maintains the engine or the model"
 
 
 def effect(said: Report) -> str:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from engines.compare.values import Values
+from engines.declaration import Recipe
 from engines.probe import HUGE
 from wizard.flow.load import load
 from wizard.flow.render import walked
@@ -33,6 +34,7 @@ from wizard.report.document import (
     Varied,
     Workaround,
 )
+from wizard.report.hand_on import list_deeds
 from wizard.report.markdown import code, literal
 from wizard.report.picture import curve, error_by_depth
 from wizard.report.vicinity import Spot, Vicinity
@@ -176,6 +178,31 @@ def test_when_it_fires_stands_in_every_form() -> None:
     assert json.loads(to_json(told))["trigger"]["cases"][1]["fits"] is False
     for form in (to_markdown, to_html):
         assert "When it fires" not in form(msgspec.structs.replace(told, trigger=None))
+
+
+def test_what_to_do_now_stands_in_every_form() -> None:
+    """What to paste first, what to send and to whom; nothing to send without a case, nothing to apply that does not hold."""
+    cure = Workaround(
+        kind="optimizer", holds=True, engine="onnxruntime:x=1", keep_higher=(), switched_off=("Pad_Fusion",), samples_ok=8,
+        samples_n=8, error=1e-7, margin=9.0, cost="", minimal=True, apply=(Recipe("a tool", "python", "first\nset('<x>', 1)\n"),),
+    )  # fmt: skip
+    told = msgspec.structs.replace(report(), engine="onnxruntime", workaround=cure, next="narrowdown after k7f3")
+    tracker = "https://github.com/microsoft/onnxruntime/issues/new"
+    for form in (to_markdown(told), parsed(to_html(told)).text):
+        section = form.partition("What to do now")[2].partition("See it fail")[0].replace("\\", "")
+        for said in (
+            "Paste this first (a tool)",
+            "set('<x>', 1)",
+            "workaround.md",
+            tracker,
+            "issue.md",
+            "narrowdown after k7f3",
+        ):
+            assert said in section, said
+    assert not re.search(r"(src|href)=\"?http|url\(", to_html(told)), "an address is text"
+    bare = msgspec.structs.replace(told, culprits=(), workaround=msgspec.structs.replace(cure, holds=False), next="")
+    assert list_deeds(bare) == [], "no case to send, no workaround to apply"
+    assert "the model" in list_deeds(report())[-1].text, "an emulation has no tracker"
 
 
 class Page(html.parser.HTMLParser):

@@ -1,0 +1,57 @@
+"""What to do with what was found: what to paste first, what to send and to whom. The same words in report and screens. Pure."""
+
+from typing import NamedTuple
+
+from engines.discovery import find
+from engines.spec import parse
+from wizard.report.document import Report, Workaround
+
+APPLY, ISSUE = "workaround.md", "issue.md"  # of a bundle
+# Characters of a line to paste that a page still shows; the layers of twenty nodes by name are longer, and stand in the file.
+_PASTED = 240
+
+
+class Deed(NamedTuple):
+    """One thing to do; ``typed``: what to paste or to type, "" where there is nothing."""
+
+    text: str
+    typed: str = ""
+
+
+def list_deeds(report: Report) -> list[Deed]:
+    """What to do now, the first thing first; nothing where nothing was found, as the report's advice says what follows then."""
+    made = []
+    w = report.workaround
+    if w is not None and w.holds:
+        tool, line = first_line(w)
+        rest = f"{APPLY} in the case folder" if report.culprits else "the section on the workaround"
+        if line:
+            made.append(Deed(f"Apply the workaround. Paste this first ({tool}); {rest} has the rest:", line))
+        elif w.apply:
+            made.append(Deed(f"Apply the workaround: {rest} says how."))
+    if report.culprits:
+        made.append(
+            Deed(
+                f"Send the case folder as a zip file to {name_addressee(report.engine)}; {ISSUE} in it is the text. Look into it "
+                "first: names, weights and inputs are those of your model."
+            )
+        )
+    if report.next:
+        made.append(Deed("Is it a known bug, and what else cures it? This goes on with that:", report.next))
+    return made
+
+
+def name_addressee(engine: str) -> str:
+    """Whose the fault is, with the place where they want to hear of it where the engine names one."""
+    declared = find(parse(engine).name)
+    url = declared.tracker.url if declared and declared.tracker else ""
+    return f"whoever maintains the engine ({url})" if url else "whoever maintains the engine or the model"
+
+
+def first_line(workaround: Workaround | None) -> tuple[str, str]:
+    """The tool that is told of the workaround first, and the line that tells it; empty where there is none, or it is too long."""
+    first = next(iter(workaround.apply), None) if workaround is not None else None
+    if first is None:
+        return "", ""
+    line = first.line or first.text.rstrip().rpartition("\n")[2]
+    return (first.tool, line) if len(line) <= _PASTED and "\n" not in line else ("", "")
