@@ -3,6 +3,8 @@
 The command line checks a spec here before a session exists; the backends read their options' values here.
 """
 
+import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from engines import discovery
@@ -10,6 +12,10 @@ from engines.declaration import Declaration, Option
 from engines.nearest import suggestion
 from engines.spec import EngineSpec, parse
 
+# Of KEY=VALUE, what makes a provider load the files named in VALUE, whatever these are called; and files that are libraries
+# whatever the key is.
+_LOADS = re.compile(r"lib|backend|plugin", re.IGNORECASE)
+_LIBRARY = re.compile(r"\.(so(\.[0-9]+)*|dll|dylib)$", re.IGNORECASE)
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -72,7 +78,31 @@ def loaded(text: str) -> tuple[tuple[str, str], ...]:
         if given[option.name]:
             paths = given[option.name] if option.type == "library" else (given[option.name],)
             found += [(option.what or option.name, path) for path in paths]
+    for option in pair_options(spec.name):
+        found += [(option.what, path) for pair in given[option.name] for path in libraries(pair)]
     return tuple(found)
+
+
+def pair_options(name: str) -> tuple[Option, ...]:
+    """The options of an engine whose values are KEY=VALUE and may name libraries. Raises ``ValueError`` for an unknown one."""
+    return tuple(o for o in declared_as(name).options if o.type == "list" and o.what)
+
+
+def libraries(pair: str) -> tuple[str, ...]:
+    """Paths in a KEY=VALUE that whoever is given it would load as code: ``backend_path=/opt/libQnnHtp.so``."""
+    key, _, value = pair.partition("=")
+    loads = bool(_LOADS.search(key))
+    return tuple(p for p in value.split(";") if _LIBRARY.search(p) or (loads and ("/" in p or "\\" in p)))
+
+
+def with_libraries(pairs: Iterable[str], place: Callable[[str], str]) -> tuple[str, ...]:
+    """The same pairs, each path that ``libraries`` finds put through ``place``."""
+    changed = []
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        own = libraries(pair)
+        changed.append(key + equals + ";".join(place(p) if p in own else p for p in value.split(";")))
+    return tuple(changed)
 
 
 def commands(text: str) -> tuple[tuple[str, str], ...]:

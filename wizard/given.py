@@ -308,9 +308,22 @@ def engine_spec(text: str, option: str) -> str:
             if declared.recorded:
                 paths = [file for path in paths for file in recorded_files(path, option)]
             for path in paths:
-                refuse_strange(path, f"{option}: ")
+                _require_library(path, f"{option}: {chosen.name}=")
             spec = spec.with_option(chosen.name, "+".join(map(str, paths)))
+    for chosen in options.pair_options(spec.name):
+        if pairs := spec.get(chosen.name):
+            placed = options.with_libraries(pairs.split("+"), lambda path: str(Path(path).expanduser().resolve()))
+            for path in (Path(path) for pair in placed for path in options.libraries(pair)):
+                _require_library(path, f"{option}: {chosen.name}=")
+            spec = spec.with_option(chosen.name, "+".join(placed))
     return str(spec)
+
+
+def _require_library(path: Path, said: str) -> None:
+    """Raises Refusal (exit 2) for what is no file."""
+    refuse_strange(path, said)
+    if not path.is_file():
+        raise BadUsage(f"{said}{path}: there is no such file.{_near(path, '*')}")
 
 
 def recorded_files(path: Path, option: str) -> list[Path]:

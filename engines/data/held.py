@@ -81,13 +81,16 @@ def content(path: str | Path, wanted: str = "") -> bytes:
 
 def copy(path: str | Path) -> Path:
     """A private copy of a library, in a folder that only this user can enter, with links to the libraries beside it, which it may
-    look for there. Raises ``NotAgreed``, ``OSError``."""
+    look for there, and to the folders of libraries that a wheel has beside its package. Raises ``NotAgreed``, ``OSError``."""
     wanted = digest(path)
     if wanted not in _copies:
-        folder = Path(tempfile.mkdtemp(prefix="held-"))
+        origin = Path(path).parent
+        folder = Path(tempfile.mkdtemp(prefix="held-")) / (origin.name or "library")
+        folder.mkdir(mode=0o700)
         target = folder / Path(path).name
         write_copy(path, target, wanted)
-        link_others(Path(path).parent, folder, suffix=".so")
+        link_others(origin, folder, suffix=".so")
+        link_others(origin.parent, folder.parent, suffix=".libs")
         _copies[wanted] = target
     return _copies[wanted]
 
@@ -199,5 +202,5 @@ def lay_out(source: Path, folder: Path, files: Mapping[str, str], hidden: Sequen
 def forget() -> None:
     """Remove the private copies."""
     for path in _copies.values():
-        shutil.rmtree(path.parent, ignore_errors=True)
+        shutil.rmtree(path.parents[1], ignore_errors=True)
     _copies.clear()

@@ -184,6 +184,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
                 *_say_made_up(findings, looks, failures),
                 *say_answers(m.results, rule),
                 *_say_same_codes(ctx, verdict, rule),
+                *_say_taken(m),
                 *wide,
                 *ctx.engine_info.notes,
             )
@@ -254,6 +255,14 @@ def _say_same_codes(ctx: StepContext, verdict: str, rule: Criterion) -> tuple[st
         "The reference computes the same quantized model: what quantization itself costs is seen against the float one "
         "(--flow quantization, or --reference onnxruntime:model=FLOAT.onnx).",
     )
+
+
+def _say_taken(m: Measurement) -> tuple[str, ...]:
+    """Where an engine leaves nodes to another one."""
+    taken, count = m.facts.get("taken", (0, 0))
+    if taken == count:
+        return ()
+    return (f"The provider took {taken} of {count} nodes; ONNX Runtime's own CPU kernels computed the others.",)
 
 
 def _measure_emulated(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub[float | None]:

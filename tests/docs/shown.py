@@ -89,6 +89,7 @@ RULES = (
     ("docs/score.md", "narrowdown", "score"),
     ("README.md", "narrowdown after", "after"),
     ("docs/rewrite.md", "narrowdown", "rewrite"),
+    ("docs/engines.md", "narrowdown run net.onnx", "parsed: a chip maker's file; tests/engines/backends/test_plug_ins.py"),
     ("docs/engines.md", "narrowdown step compare net.xml", "an IR"),
     ("docs/engines.md", "narrowdown run net.xml", "an IR"),
     ("docs/trigger.md", "narrowdown", "trigger"),

@@ -138,6 +138,10 @@ PAYLOADS: dict[str, Payload] = {
     "build command": Payload(".py", script, around("build", " {model} {engine}")),
     "version command": Payload(".py", script, around("version", "")),
     "library of custom operators": Payload(".so", library, option("reference", "onnxruntime:custom_ops")),
+    "execution provider": Payload(".so", library, option("reference", "onnxruntime:provider_library")),
+    "library in the provider's options": Payload(
+        ".so", library, option("reference", "onnxruntime:provider_options=backend_path"), code=False
+    ),  # no provider of the CPU build reads it
     "library of plugins": Payload(".so", library, option("engine", "tensorrt:plugins"), code=False),
     "float original": Payload(".onnx", model, option("reference", "onnxruntime:model"), code=False),
     "golden outputs": Payload(".py", script, option("reference", "golden:files")),
@@ -145,7 +149,7 @@ PAYLOADS: dict[str, Payload] = {
     "timing cache": Payload(".cache", cache, option("engine", "tensorrt:timings"), code=False),
     "calibration cache": Payload(".cache", cache, option("engine", "tensorrt:calibration"), code=False),
 }
-LISTS = ("library of custom operators", "library of plugins", "golden outputs")
+LISTS = ("library of custom operators", "execution provider", "library of plugins", "golden outputs")
 COMMANDS = ("check command", "engine command", "build command", "version command")
 RUN = ("data loader script", "postprocess script", *COMMANDS)
 

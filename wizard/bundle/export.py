@@ -19,7 +19,7 @@ from engines.compare.criterion import for_parts
 from engines.consent import NOTHING, Consent
 from engines.data.held import NotAgreed, copy, link_others, of_command, under
 from engines.findings import Culprit
-from engines.options import command_options, file_options, loaded
+from engines.options import command_options, file_options, loaded, pair_options, with_libraries
 from engines.spec import parse
 from engines.store.content import Store, atomic, digest_file
 from engines.store.scratch import scratch
@@ -287,6 +287,10 @@ def held_check(culprit: Culprit, asked: Asked, problem: Problem, consent: Consen
             for option in file_options(engine.name) if not command else ():
                 if option.type == "library" and (paths := engine.get(option.name)):
                     engine = engine.with_option(option.name, "+".join(str(copy(path)) for path in paths.split("+")))
+            for option in pair_options(engine.name) if not command else ():
+                if pairs := engine.get(option.name):
+                    placed = with_libraries(pairs.split("+"), lambda path: str(copy(path)))
+                    engine = engine.with_option(option.name, "+".join(placed))
             for option in command_options(engine.name) if not command else ():
                 if words := engine.get(option.name):
                     each = checkfiles.lay_out(words, folder or user, user, of_command(words), (), place)

@@ -84,12 +84,10 @@ class Traces(msgspec.Struct, frozen=True, dict=True):
         """An engine spec with files by name."""
         spec = parse(text)
         commands = {command for _, command in options.commands(text)}
+        loaded = {path for _, path in options.loaded(text)}
         for key, value in spec.options:
-            words = (
-                join(map(self.file, shlex.split(value)))
-                if value in commands
-                else "+".join(map(self.file, value.split("+")))
-            )
+            parts = options.with_libraries(value.split("+"), lambda p: self.file(p) if p in loaded else p)
+            words = join(map(self.file, shlex.split(value))) if value in commands else "+".join(map(self.file, parts))
             spec = spec.with_option(key, words)
         return self.clean(str(spec))
 

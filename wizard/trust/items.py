@@ -21,7 +21,9 @@ KINDS = (
     SCORE,
     CHECK,
     *dict.fromkeys(
-        o.what for name in discovery.ours() for o in (*options.command_options(name), *options.file_options(name))
+        o.what
+        for name in discovery.ours()
+        for o in (*options.command_options(name), *options.file_options(name), *options.pair_options(name))
     ),
 )
 _SHOWN = 5  # first lines of a script

@@ -19,6 +19,13 @@ def _sort_pairs(option: str, example: str) -> Callable[[tuple[str, ...]], tuple[
     return canonical
 
 
+def _only_library(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Raises ``ValueError`` for more than one."""
+    if len(paths) > 1:
+        raise ValueError("onnxruntime: provider_library takes one library.")
+    return paths
+
+
 DECLARATION = Declaration(
     "onnxruntime",
     "ONNX Runtime: the reference in FP32 with its optimizers off, or an engine under test.",
@@ -40,7 +47,21 @@ DECLARATION = Declaration(
             tuple(outside.PROVIDERS), plain="cpu",
         ),
         Option(
-            "provider_options", "list", (), "KEY=VALUE for the provider, joined with +, such as trt_fp16_enable=1 or use_tf32=0."
+            "provider_options", "list", (), "KEY=VALUE for the provider, joined with +, such as trt_fp16_enable=1 or use_tf32=0.",
+            what="library in the provider's options",
+        ),
+        Option(
+            "provider_library", "library", (), "An execution provider that comes as a library of its own: its path.",
+            what="execution provider",
+        ),
+        Option("provider_name", "str", "", "The name to register that library under; default: made of the file's name."),
+        Option(
+            "provider_device", "str", "", "Which of that library's devices: cpu, gpu, npu, its own word, or a number. "
+            "Default: the only one.",
+        ),
+        Option(
+            "provider_precision", "str", "", "What that library's provider computes in; decides the tolerance. Default: fp32.",
+            ("fp32", "tf32", "fp16", "bf16"),
         ),
         Option(
             "session_config", "list", (),
@@ -75,6 +96,7 @@ DECLARATION = Declaration(
     lists={
         "disabled_optimizers": optimizers.sort_optimizers,
         "provider_options": _sort_pairs("provider_options", "trt_fp16_enable=1"),
+        "provider_library": _only_library,
         "session_config": _sort_pairs("session_config", "session.intra_op.allow_spinning=0"),
     },
 )  # fmt: skip

@@ -21,7 +21,7 @@ from engines import options
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing, check_names
 from engines.backends.marks import with_outputs
-from engines.backends.onnxruntime import DECLARATION, optimizers
+from engines.backends.onnxruntime import DECLARATION, optimizers, plug_ins
 from engines.backends.onnxruntime.outside import LEVELS, PLAIN_WEIGHTS, PROVIDERS, split_pairs
 from engines.data import held
 from engines.graph import external, schema, versions
@@ -65,12 +65,18 @@ class Settings(msgspec.Struct, frozen=True):
     custom_ops: tuple[str, ...] = ()
     provider_options: tuple[str, ...] = ()  # KEY=VALUE each, as the next
     session_config: tuple[str, ...] = ()
+    provider_library: tuple[str, ...] = ()  # one at most
+    provider_name: str = ""
+    provider_device: str = ""
+    provider_precision: str = ""
     # Planning which activations may share memory takes time that grows with the square of the nodes; it changes no number.
     reuse: bool = True
 
     def facts(self) -> dict[str, Any]:
         """As plain data, for fingerprints: what came later is there where it is given, so that older sessions keep theirs."""
-        later = ("provider_options", "session_config")
+        later = (
+            "provider_options", "session_config", "provider_library", "provider_name", "provider_device", "provider_precision",
+        )  # fmt: skip
         return {name: value for name, value in msgspec.to_builtins(self).items() if value or name not in later}
 
 
@@ -78,10 +84,13 @@ class Session:
     """A built model. ``run`` gives every graph output by name; sequences, absent optionals and sparse tensors are left out."""
 
     def __init__(self, model: onnx.ModelProto, weights_dir: str, settings: Settings) -> None:
-        """Raises ``EngineFault``."""
+        """``facts``: ``taken``, where another provider than the CPU's was asked for, (nodes that it took, all). Raises
+        ``EngineFault``."""
         self.model = model
-        self.facts: Mapping[str, Any] = {}
         self._session: Any = _create_session(model, weights_dir, settings)
+        elsewhere = settings.provider != "cpu" or settings.provider_library
+        told = elsewhere and plug_ins.can_tell_share()
+        self.facts: Mapping[str, Any] = {"taken": plug_ins.count_taken(self._session)} if told else {}
         self._types = {o.name: str(o.type) for o in self._session.get_outputs()}
         self._inputs = {i.name: str(i.type) for i in self._session.get_inputs()}
 
@@ -146,6 +155,14 @@ def make(spec: EngineSpec) -> Engine:
     chosen = options.values(spec)
     prepacking = chosen["prepacking"] if chosen["prepacking"] is not None else chosen["optimization"] != "disabled"
     settings = msgspec.convert({**chosen, "prepacking": prepacking}, Settings)
+    if settings.provider_library and settings.provider != "cpu":
+        raise ValueError("onnxruntime: provider= is one that is built in, provider_library= one of a file; give one.")
+    if not settings.provider_library and (
+        settings.provider_name or settings.provider_device or settings.provider_precision
+    ):
+        raise ValueError(
+            "onnxruntime: provider_name, provider_device and provider_precision are for provider_library=."
+        )
     available = ort.get_available_providers()
     if PROVIDERS[settings.provider] not in available:
         here = ", ".join(name for name, full in PROVIDERS.items() if full in available)
@@ -164,8 +181,22 @@ def make(spec: EngineSpec) -> Engine:
             raise EngineMissing(
                 f"ONNX Runtime cannot load '{library}' as a library of custom operators: {_say_error(error)}"
             ) from error
+    plug_in, more = None, {}
+    if library := "".join(settings.provider_library):
+        if settings.provider != "cpu":
+            raise ValueError(
+                "onnxruntime: provider= is one that is built in, provider_library= one of a file; give one."
+            )
+        plug_in = plug_ins.find_device(library, settings.provider_name, settings.provider_device)
+        more = {"library": held.digest(library)}
+    elif settings.provider_name or settings.provider_device or settings.provider_precision:
+        raise ValueError(
+            "onnxruntime: provider_name, provider_device and provider_precision are for provider_library=."
+        )
     switchable = settings.optimization != "disabled"
     device = machine.cpu()[0] if settings.provider == "cpu" else settings.provider
+    if plug_in:
+        device = f"{plug_ins.describe(plug_in)} by {plug_in.ep_name}"
     precision = _find_precision(settings)
     info = EngineInfo(
         name=spec.name,
@@ -174,7 +205,7 @@ def make(spec: EngineSpec) -> Engine:
         device=device,
         precision=precision,
         storage="float16" if precision == "fp16" else "bfloat16" if precision == "bf16" else "float32",
-        fingerprint=machine.fingerprint(spec.name, ort.__version__, settings.facts(), device),
+        fingerprint=machine.fingerprint(spec.name, ort.__version__, settings.facts(), device, **more),
         capabilities={
             "build": Capability(True),
             "run": Capability(True),
@@ -196,7 +227,10 @@ def make(spec: EngineSpec) -> Engine:
         ),
         optimizers=optimizers.of_level(settings.optimization),
         slots=machine.count_slots(settings.threads),
-        gpus=int(settings.provider in ("cuda", "tensorrt", "rocm", "migraphx", "directml")),
+        gpus=int(
+            settings.provider in ("cuda", "tensorrt", "rocm", "migraphx", "directml")
+            or (plug_in is not None and plug_in.device.type.name == "GPU")
+        ),
         copies=1.0 if settings.prepacking else 0.0,
         typed=str(spec),
     )
@@ -206,6 +240,8 @@ def make(spec: EngineSpec) -> Engine:
 def _find_precision(settings: Settings) -> str:
     """What the provider computes in. CUDA's matrix products and convolutions use TF32 unless they are told otherwise."""
     told = split_pairs(settings.provider_options)
+    if settings.provider_library:
+        return settings.provider_precision or "fp32"
     if settings.provider == "cuda":
         return "fp32" if told.get("use_tf32") == "0" else "tf32"
     if settings.provider == "tensorrt":
@@ -231,25 +267,38 @@ def _create_session(model: onnx.ModelProto, weights_dir: str, settings: Settings
             config.add_session_config_entry(key, value)
     for key, value in split_pairs(settings.session_config).items():
         config.add_session_config_entry(key, value)
-    providers = list(dict.fromkeys((PROVIDERS[settings.provider], PROVIDERS["cpu"])))
-    told = [split_pairs(settings.provider_options), {}][: len(providers)] if settings.provider_options else None
+    library = "".join(settings.provider_library)
+    providers = None if library else list(dict.fromkeys((PROVIDERS[settings.provider], PROVIDERS["cpu"])))
+    if providers != [PROVIDERS["cpu"]]:
+        config.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     try:
-        for library in settings.custom_ops:
-            config.register_custom_ops_library(str(held.copy(library)))
-        data = model.SerializeToString()
+        told = split_pairs(options.with_libraries(settings.provider_options, _copy_held))
+        if library:
+            device = plug_ins.find_device(library, settings.provider_name, settings.provider_device)
+            config.add_provider_for_devices([device], told)
+        for extra in settings.custom_ops:
+            config.register_custom_ops_library(str(held.copy(extra)))
         return ort.InferenceSession(
-            data,
+            model.SerializeToString(),
             config,
             providers=providers,
-            provider_options=told,
+            provider_options=[told, {}][: len(providers)] if providers and told else None,
             disabled_optimizers=list(settings.disabled_optimizers) or None,
+            enable_fallback=0,  # else another provider would compute in silence where this one cannot
         )
-    except held.NotAgreed:
+    except (held.NotAgreed, EngineMissing, EngineFault):
         raise
     except Exception as error:
         if unfit := _say_unfit(str(error), model):
             raise EngineFault("refused", unfit) from error
         raise _make_fault(error, built=False) from error
+
+
+def _copy_held(path: str) -> str:
+    """The private copy of a library that the provider's options name. Raises ``EngineFault`` where there is no such file."""
+    if not Path(path).is_file():
+        raise EngineFault("refused", f"There is no library '{path}', which provider_options= names; give its path.")
+    return str(held.copy(path))
 
 
 def _say_unfit(text: str, model: onnx.ModelProto) -> str:

@@ -1,11 +1,12 @@
 """ONNX Runtime where there is no Narrowdown: its part of check.py, and Polygraphy's words for it."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from engines.declaration import CaseCommand, CheckPart, Cure, Found, Recipe
+from engines.options import libraries
 
 LEVELS = {
     "disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "layout": "ORT_ENABLE_LAYOUT",
@@ -35,8 +36,16 @@ def check_part(found: Found) -> CheckPart:
         "config": {} if prepacked else PLAIN_WEIGHTS,
     }
     settings["config"] = {**settings["config"], **split_pairs(chosen["session_config"])}
-    if chosen["provider_options"]:
+    if chosen["provider_options"] and not chosen["provider_library"]:
         settings["provider_options"] = [split_pairs(chosen["provider_options"]), {}][: len(settings["providers"])]
+    if library := chosen["provider_library"]:
+        settings["plug_in"] = {
+            "library": library[0],
+            "name": chosen["provider_name"] or plug_in_name(library[0]),
+            "device": chosen["provider_device"].lower(),
+            "options": split_pairs(chosen["provider_options"]),
+            "files": [path for pair in chosen["provider_options"] for path in libraries(pair)],
+        }
     if chosen["disabled_optimizers"]:
         settings["disabled"] = list(chosen["disabled_optimizers"])
     if chosen["deterministic"]:
@@ -44,6 +53,11 @@ def check_part(found: Found) -> CheckPart:
     if chosen["custom_ops"]:
         settings["custom_ops"] = list(chosen["custom_ops"])
     return CheckPart(literal_source(), settings)
+
+
+def plug_in_name(library: str) -> str:
+    """What a provider's library is registered as unless told: ``qnn`` for ``libonnxruntime_providers_qnn.so``."""
+    return Path(library).name.partition(".")[0].removeprefix("lib").removeprefix("onnxruntime_providers_") or "plug_in"
 
 
 def split_pairs(texts: Iterable[str]) -> dict[str, str]:
@@ -75,6 +89,7 @@ def lines(_: Found, command: CaseCommand) -> list[str]:
     unsaid = {
         "disabled": "which optimizers are off",
         "provider_options": "options of the provider",
+        "plug_in": "an execution provider that comes as a library",
         "custom_ops": "libraries of custom operators",
         "parallel": "parallel execution",
         "deterministic": "deterministic kernels",
@@ -102,6 +117,9 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
         entries["optimization.disable_specified_optimizers"] = ";".join(disabled)
     model, level = cure.file or "model.onnx", settings["level"]
     told = [f"options.add_session_config_entry({key!a}, {value!a})" for key, value in entries.items()]
+    plug_in = settings.get("plug_in")
+    providers = _plug_in_lines(plug_in) if plug_in else []
+    made = f"providers={settings['providers']!r}" if not plug_in else "enable_fallback=0"
     python = [
         "import onnxruntime as ort",
         "",
@@ -109,7 +127,8 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
         f"options.graph_optimization_level = ort.GraphOptimizationLevel.{level}",
         f"options.intra_op_num_threads = {settings['threads']}",
         *told,
-        f"session = ort.InferenceSession({model!a}, options, providers={settings['providers']!r})",
+        *providers,
+        f"session = ort.InferenceSession({model!a}, options, {made})",
     ]
     cpp = [
         "Ort::SessionOptions options;",
@@ -118,9 +137,22 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
         *(f"options.AddConfigEntry({_quote(key)}, {_quote(value)});" for key, value in entries.items()),
         f"Ort::Session session(env, ORT_TSTR({_quote(model)}), options);",
     ]
+    in_python = Recipe("ONNX Runtime in Python", "python", "\n".join(python), told[-1] if disabled else "")
+    if plug_in:
+        return [in_python]
+    return [in_python, Recipe("ONNX Runtime in C++", "cpp", "\n".join(cpp), cpp[-2] if disabled else "")]
+
+
+def _plug_in_lines(plug_in: Mapping[str, Any]) -> list[str]:
+    """The provider that comes as a library, in Python."""
+    name, wanted = plug_in["name"], plug_in["device"]
+    chosen = wanted if wanted.isdigit() else "0"
+    by_word = f" and {wanted!a} in f'{{d.device.type.name}} {{d.device.metadata}} {{d.ep_metadata}}'.lower()"
     return [
-        Recipe("ONNX Runtime in Python", "python", "\n".join(python), told[-1] if disabled else ""),
-        Recipe("ONNX Runtime in C++", "cpp", "\n".join(cpp), cpp[-2] if disabled else ""),
+        "known = list(ort.get_ep_devices())",
+        f"ort.register_execution_provider_library({name!a}, {plug_in['library']!a})",
+        f"devices = [d for d in ort.get_ep_devices() if d not in known{'' if wanted in ('', chosen) else by_word}]",
+        f"options.add_provider_for_devices([devices[{chosen}]], {plug_in['options']!r})",
     ]
 
 

@@ -36,6 +36,8 @@ def value_of(option: Option) -> st.SearchStrategy[str]:
             return st.floats(0, 1).map(str)
         case "bool":
             return st.sampled_from(["true", "FALSE", "yes", "no", "on", "off", "1", "0"])
+        case "library" if option.name == "provider_library":
+            return name.filter(lambda text: "+" not in text)
         case "list":
             return st.lists(name, max_size=3).map("+".join)
     return st.text("abcXYZ_.1", min_size=1)

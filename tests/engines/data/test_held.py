@@ -84,9 +84,11 @@ def test_what_was_swapped_is_refused_by_whoever_opens_it(tmp_path: Path, script:
 
 
 def test_a_private_copy_is_what_was_agreed_to_whatever_happens_to_the_file(tmp_path: Path) -> None:
-    library = tmp_path / "ops.so"
+    library = tmp_path / "package" / "ops.so"
+    (tmp_path / "package.libs").mkdir()
+    library.parent.mkdir()
     library.write_bytes(b"one")
-    (tmp_path / "libneeded.so.2").touch()
+    library.with_name("libneeded.so.2").touch()
     with held.under(consent(library)):
         copy = held.copy(library)
         library.write_bytes(b"two")
@@ -94,8 +96,9 @@ def test_a_private_copy_is_what_was_agreed_to_whatever_happens_to_the_file(tmp_p
     assert copy.read_bytes() == b"one"
     assert copy.parent.stat().st_mode & 0o777 == 0o700
     assert (copy.parent / "libneeded.so.2").is_symlink(), "it may be looked for beside the library"
+    assert (copy.parents[1] / "package.libs").is_symlink(), "where a wheel has the libraries that it brings"
     held.forget()
-    assert not copy.parent.exists()
+    assert not copy.parents[1].exists()
 
 
 def test_a_neighbour_that_was_agreed_to_with_its_script_is_held_too(tmp_path: Path, script: Path) -> None:
