@@ -86,6 +86,12 @@ def _fits(index: GraphIndex, node: Node, wanted: Pattern, chosen: tuple[int, ...
         return False
     if wanted.rank >= 0 and (first is None or first.shape is None or len(first.shape) != wanted.rank):
         return False
+    if any(len(_shape(index, node, at) or ()) != rank for at, rank in wanted.ranks.items()):
+        return False
+    if wanted.wider >= 0 and not _is_wider(index, node, wanted.wider):
+        return False
+    if wanted.ones and (first is None or 1 not in (first.shape or ())):
+        return False
     if wanted.square >= 0 and not _is_square(index, node, wanted.square):
         return False
     if wanted.uneven and not _is_uneven(index, node):
@@ -100,9 +106,21 @@ def _kind(index: GraphIndex, node: Node, at: int) -> str:
     return index.tensors[t].kind if t >= 0 else ""
 
 
+def _shape(index: GraphIndex, node: Node, at: int) -> tuple[int, ...] | None:
+    """Of an input, None where nothing is known of it."""
+    return index.tensors[node.inputs[at]].shape if at < len(node.inputs) and node.inputs[at] >= 0 else None
+
+
+def _is_wider(index: GraphIndex, node: Node, at: int) -> bool:
+    """Whether it has more dimensions than each other input, all of one."""
+    shape = _shape(index, node, at)
+    others = [_shape(index, node, other) for other in range(len(node.inputs)) if other != at]
+    return shape is not None and set(shape) == {1} and all(s is not None and len(s) < len(shape) for s in others)
+
+
 def _is_square(index: GraphIndex, node: Node, at: int) -> bool:
     """Whether its last two dimensions are known to be equal."""
-    shape = index.tensors[node.inputs[at]].shape if at < len(node.inputs) and node.inputs[at] >= 0 else None
+    shape = _shape(index, node, at)
     return shape is not None and len(shape) > 1 and shape[-1] == shape[-2] > 0
 
 

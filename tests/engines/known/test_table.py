@@ -12,7 +12,7 @@ from engines.graph.construct import construct
 from engines.graph.index import GraphIndex
 from engines.graph.load import build_index
 from engines.known import table
-from engines.known.entry import Bug
+from engines.known.entry import Bug, Stated
 from engines.known.table import TableProblem, read_table
 from engines.known.variant import vary_declared
 from engines.search.lookalike import find_lookalike, list_lookalikes
@@ -22,12 +22,13 @@ BUGS = read_table()
 MADE = [bug for bug in BUGS if bug.make is not None]
 # What the demo models really have: the failures that they are demos of.
 THEIRS = {"shapes_cnn": {"ort-pad-maxpool-fusion"}}
+PADDED = {"ort-pad-averagepool-end-pads", "ort-pad-averagepool-fusion", "ort-pad-averagepool-wide"}
 # Constructions that show two entries, as one bug is the door to the other.
 ALSO = {
     "ort-layernorm-keepdims": set(),
-    "ort-pad-averagepool-end-pads": {"ort-pad-averagepool-fusion"},
-    "ort-pad-averagepool-fusion": {"ort-pad-averagepool-end-pads"},
+    **dict.fromkeys(PADDED, PADDED),
     "ort-layernorm-div-as-scale": {"ort-layernorm-scale-widens"},
+    "ov-reducelogsumexp-axes-attribute": {"ov-reducelogsumexp-overflow"},
     "ort-gemm-identity-transpose-weight": {"ort-gemm-identity-transpose-refused"},
 }
 
@@ -98,6 +99,23 @@ def test_a_quotient_of_computed_integers_is_not_one_divided_by_them() -> None:
     divide.input[:] = list(reversed(divide.input))
     index = build_index(model, "m")
     assert not find_lookalike(index, range(len(index.nodes)), bug.looks)
+
+
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [
+        ("ort-matmul-transpose-vector", {"w.shape": [4, 1]}),
+        ("ov-unsqueeze-wider-ones", {"c.shape": [1, 1, 1, 1]}),
+        ("ov-unsqueeze-wider-ones", {"c.shape": [1, 1, 1, 1, 2], "c.values": [1, 2]}),
+        ("ov-reduce-transpose-one", {"x.shape": [3, 5, 2, 7]}),
+    ],
+)
+def test_what_is_of_another_shape_looks_like_something_else(name: str, beside: dict[str, Stated]) -> None:
+    bug = next(bug for bug in MADE if bug.id == name)
+    assert bug.make is not None
+    for made, found in ((bug.make, True), (vary_declared(bug.make, beside), False)):
+        index = build_index(construct(made), "m")
+        assert bool(find_lookalike(index, range(len(index.nodes)), bug.looks)) == found
 
 
 def test_a_file_that_was_changed_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
