@@ -1,6 +1,7 @@
 """The whole flow as a flowchart in cells: where things go is ``layout``'s; the way that was walked is in heavy lines. Pure."""
 
 from collections.abc import Sequence
+from typing import overload
 
 import msgspec
 from rich.cells import cell_len
@@ -24,9 +25,10 @@ WIDEST = 72  # cells of a box
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """``rows`` of text; ``names``: the node or end that each belongs to; ``at``: the row of each by its name."""
+    """``rows`` of text, each made when it is asked for; ``names``: the node or end that each belongs to; ``at``: the row of each
+    by its name."""
 
-    rows: list[Content]
+    rows: Sequence[Content]
     names: list[str]
     at: dict[str, int]
 
@@ -45,7 +47,31 @@ def draw_flow(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs:
         _draw_way(sheet, flow, way, lanes, at, here)
     for end in placed.loose:
         sheet.write(at[end], left, f"( {elide(flow.ends[end].title, width - left - 4, glyphs.ellipsis)} )", "$quiet")
-    return Chart(sheet.rows(len(placed.names)), placed.names, at)
+    return Chart(Rows(sheet, len(placed.names)), placed.names, at)
+
+
+class Rows(Sequence[Content]):
+    """The rows of a sheet; to make one takes as long as to place a box, and few of them are seen at a time."""
+
+    def __init__(self, sheet: "_Sheet", many: int) -> None:
+        self._sheet, self._many = sheet, many
+        self._made: dict[int, Content] = {}
+
+    def __len__(self) -> int:
+        return self._many
+
+    @overload
+    def __getitem__(self, row: int) -> Content: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Content]: ...
+    def __getitem__(self, row: int | slice) -> Content | list[Content]:
+        if isinstance(row, slice):
+            return [self[n] for n in range(*row.indices(self._many))]
+        if not 0 <= row < self._many:
+            raise IndexError(row)
+        if row not in self._made:
+            self._made[row] = self._sheet.row(row)
+        return self._made[row]
 
 
 class _Sheet:
@@ -53,13 +79,14 @@ class _Sheet:
 
     def __init__(self, glyphs: Glyphs, left: int, wide: int, width: int) -> None:
         self.glyphs, self.left, self.wide, self.width = glyphs, left, wide, width
-        self._lines: dict[tuple[int, int], tuple[int, int, str]] = {}
+        self._lines: dict[int, dict[int, tuple[int, int, str]]] = {}
         self._text: dict[int, dict[int, tuple[str, str]]] = {}
 
     def line(self, row: int, column: int, leads: int, style: str, *, heavy: bool = False) -> None:
         """A piece of a line; what is there already is joined, and what was walked stays lit."""
-        old, was, before = self._lines.get((row, column), (0, 0, style))
-        self._lines[row, column] = (old | leads, was | (leads if heavy else 0), style if heavy or not was else before)
+        there = self._lines.setdefault(row, {})
+        old, was, before = there.get(column, (0, 0, style))
+        there[column] = (old | leads, was | (leads if heavy else 0), style if heavy or not was else before)
 
     def across(self, row: int, first: int, last: int, style: str, *, heavy: bool) -> None:
         """From one column to another, both in it; its ends lead inwards only."""
@@ -78,27 +105,28 @@ class _Sheet:
         if column not in there or style != "$quiet":
             there[column] = (text, style)
 
-    def rows(self, many: int) -> list[Content]:
-        """All rows, from left to right."""
+    def row(self, row: int) -> Content:
+        """A row from left to right; cells of one style in one piece."""
         plain = self.glyphs is ASCII
         thin, heavy = (_THIN_ASCII, _HEAVY_ASCII) if plain else (_THIN, _HEAVY)
-        cells: list[list[tuple[int, str, str]]] = [[] for _ in range(many)]
-        for (row, column), (leads, thick, style) in self._lines.items():
-            mixed = thin[leads] if not thick else heavy[leads] if plain else _MIXED.get((leads, thick), heavy[leads])
-            cells[row].append((column, mixed, style))
-        found = []
-        for row in range(many):
-            written = [(column, *piece) for column, piece in self._text.get(row, {}).items()]
-            over = [(column, column + cell_len(text)) for column, text, _ in written]
-            seen = [piece for piece in cells[row] if not any(a <= piece[0] < b for a, b in over)]
-            parts: list[tuple[str, str]] = []
-            at = 0
-            for column, text, style in sorted([*seen, *written]):
-                parts += [(" " * (column - at), ""), (text, style)]
-                at = column + cell_len(text)
-            drawn = joined(parts)
-            found.append(drawn if drawn.cell_length <= self.width else drawn.truncate(self.width))
-        return found
+        written = dict(self._text.get(row, {}))
+        over = {n for column, (text, _) in written.items() for n in range(column, column + cell_len(text))}
+        for column, (leads, thick, style) in self._lines.get(row, {}).items():
+            if column not in over:
+                mark = thin[leads] if not thick else heavy[leads] if plain else _MIXED.get((leads, thick), heavy[leads])
+                written[column] = (mark, style)
+        parts: list[tuple[str, str]] = []
+        at = 0
+        for column, (text, style) in sorted(written.items()):
+            if column > at:
+                parts.append((" " * (column - at), ""))
+            if parts and parts[-1][1] == style:
+                parts[-1] = (parts[-1][0] + text, style)
+            else:
+                parts.append((text, style))
+            at = column + cell_len(text)
+        drawn = joined(parts)
+        return drawn if drawn.cell_length <= self.width else drawn.truncate(self.width)
 
 
 def _draw_box(sheet: _Sheet, flow: Flow, name: str, route: Sequence[Visit], here: str, row: int) -> None:

@@ -1,13 +1,15 @@
 """A widget whose text depends on its width, so that names are elided in the middle and columns line up."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
 from rich.cells import cell_len
 from textual.containers import VerticalGroup
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
+from textual.strip import Strip
+from textual.visual import Visual
 from textual.widget import Widget
 
 from wizard.tui.glyphs import ASCII, UNICODE, Glyphs, in_ascii
@@ -25,7 +27,7 @@ class Lines(Widget, Generic[ToldT]):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (the name is Textual's)
         super().__init__(id=id, classes=classes)
-        self._drawn: tuple[int, list[Content]] | None = None
+        self._drawn: tuple[int, Sequence[Content]] | None = None
 
     @property
     def glyphs(self) -> Glyphs:
@@ -36,8 +38,9 @@ class Lines(Widget, Generic[ToldT]):
         """A text of ours with the user's keys for the actions that it names in braces, as in ``{why} says why``."""
         return str(getattr(self.app, "fill_in_keys", str)(text))
 
-    def lines(self, width: int) -> list[Content]:
-        """The text for ``width`` cells, one Content a row; what is wider is cut."""
+    def lines(self, width: int) -> Sequence[Content]:
+        """The text for ``width`` cells, one Content a row; what is wider is cut. Only the rows in sight are asked for, so it
+        may be a sequence that makes each when it is."""
         raise NotImplementedError
 
     def tell(self, told: ToldT) -> None:
@@ -55,23 +58,42 @@ class Lines(Widget, Generic[ToldT]):
         rows = self._at(before[0])
         if len(rows) != len(before[1]):
             self.refresh(layout=True)
-        elif any(not new.is_same(old) for new, old in zip(rows, before[1], strict=True)):
-            self.refresh()
+        elif other := [n for n, (new, old) in enumerate(zip(rows, before[1], strict=True)) if not new.is_same(old)]:
+            self.paint_again(other)
 
-    def _at(self, width: int) -> list[Content]:
+    def paint_again(self, rows: Iterable[int]) -> None:
+        """Draw these rows once more, and no others."""
+        if changed := [Region(0, row, self.size.width, 1) for row in rows]:
+            self.refresh(*changed)
+
+    def _at(self, width: int) -> Sequence[Content]:
         if self._drawn is None or self._drawn[0] != width:
-            room = max(1, width)
-            rows = [row if row.cell_length <= room else row.truncate(room) for row in self.lines(room)]
-            self._drawn = (width, [in_ascii(row) for row in rows] if self.glyphs is ASCII else rows)
+            self._drawn = (width, self.lines(max(1, width)))
         return self._drawn[1]
+
+    def row(self, number: int) -> Content:
+        """A row at the present width, in the glyphs of the terminal."""
+        width = self.content_size.width
+        drawn = self._at(width)[number]
+        drawn = drawn if drawn.cell_length <= max(1, width) else drawn.truncate(max(1, width))
+        return in_ascii(drawn) if self.glyphs is ASCII else drawn
+
+    def render_line(self, y: int) -> Strip:
+        """Only the rows in sight are painted: Textual paints all of a text with every key. While text is selected, as it does."""
+        if self.text_selection is not None:
+            return super().render_line(y)
+        if y >= len(self._at(self.content_size.width)):
+            return Strip.blank(self.size.width, self.visual_style.rich_style)
+        (strip,) = Visual.to_strips(self, self.row(y), self.size.width, 1, self.visual_style)
+        return strip.apply_offsets(0, y)  # where a selection may begin
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """As many rows as the text has at that width."""
         return len(self._at(width))
 
     def render(self) -> Content:
-        """The rows at the present width."""
-        return Content("\n").join(self._at(self.content_size.width))
+        """All rows at the present width."""
+        return Content("\n").join(self.row(number) for number in range(len(self._at(self.content_size.width))))
 
 
 class Text(Lines[tuple[str, str]]):

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.geometry import Region
 from textual.widgets import Static
 
-from wizard.flow.layout import title
+from wizard.flow.layout import arrange, title
 from wizard.flow.model import Flow
 from wizard.session.state import Visit
 from wizard.tui import flowmap
@@ -136,20 +136,29 @@ class Map(Lines[None], can_focus=True):
         super().__init__()
         self._flow, self._route, self._here = flow, route, here
         self._charts: dict[int, flowmap.Chart] = {}
-        at = flowmap.draw_flow(flow, route, here, flowmap.WIDEST, UNICODE).at
+        at = arrange(flow, [(visit.node, visit.answer) for visit in route], here).at
         self._choices = tuple(sorted(at, key=lambda name: at[name]))  # from top to bottom
         self._chosen = here if here in self._choices else next(iter(self._choices), "")
 
-    def lines(self, width: int) -> list[Content]:
-        chart = self._chart(width)
-        at = chart.at.get(self._chosen, -1)
-        return [row.stylize("reverse") if n == at else row for n, row in enumerate(chart.rows)]
+    def lines(self, width: int) -> Sequence[Content]:
+        return self._chart(width).rows
+
+    def row(self, number: int) -> Content:
+        row = super().row(number)
+        return row.stylize("reverse") if number == self._row_of(self._chosen) else row
 
     def _chart(self, width: int) -> flowmap.Chart:
-        """Drawn once for each width: nothing of it changes while the card is open, and each key asks for it twice."""
+        """Drawn once for each width: nothing of it changes while the card is open."""
         if width not in self._charts:
             self._charts[width] = flowmap.draw_flow(self._flow, self._route, self._here, max(1, width), self.glyphs)
         return self._charts[width]
+
+    def _row_of(self, name: str) -> int:
+        return self._chart(max(1, self.content_size.width)).at.get(name, -1)
+
+    def _choose(self, name: str) -> None:
+        before, self._chosen = self._chosen, name
+        self.paint_again({self._row_of(before), self._row_of(name)} - {-1})
 
     def on_mount(self) -> None:
         """Where the route is comes into sight, once it is known how wide the chart is."""
@@ -160,13 +169,12 @@ class Map(Lines[None], can_focus=True):
         if not self._choices:
             return
         at = self._choices.index(self._chosen) + by
-        self._chosen = self._choices[max(0, min(len(self._choices) - 1, at))]
-        self.changed()
+        self._choose(self._choices[max(0, min(len(self._choices) - 1, at))])
         self._show()
 
     def _show(self) -> None:
         """Scroll the card so far that the chosen box and what leads from it are seen."""
-        row = self._chart(self.content_size.width).at.get(self._chosen, 0)
+        row = max(0, self._row_of(self._chosen))
         if isinstance(area := self.parent, VerticalScroll):
             area.scroll_to_region(Region(0, max(0, row - 2), 1, 7), animate=False)
 
@@ -181,6 +189,5 @@ class Map(Lines[None], can_focus=True):
         """What the node of that row is for."""
         names = self._chart(self.content_size.width).names
         if 0 <= event.y < len(names) and names[event.y]:
-            self._chosen = names[event.y]
-            self.changed()
+            self._choose(names[event.y])
             self.action_explain()
