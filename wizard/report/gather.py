@@ -556,7 +556,9 @@ def summary(report: Report) -> list[str]:
         facts = [c.cause]
         facts += [f"by itself {wrong_by(c.own, report.metric)}"] if c.own is not None else []
         facts += [f"your model's outputs {wrong_by(c.effect, report.metric)} by it"] if c.effect is not None else []
-        lines.append(f"  culprit {position}: {' + '.join(c.ops[:8])}  {', '.join(facts)}, fails {c.verified or '?'}")
+        facts += [f"fails {c.verified or '?'}"]
+        facts += ["not shown to be the smallest"] if not c.minimal and len(c.nodes) > 1 else []
+        lines.append(f"  culprit {position}: {' + '.join(c.ops[:8])}  {', '.join(facts)}")
         if c.evidence:
             lines.append(f"    {c.evidence}")
         if c.source:

@@ -148,7 +148,9 @@ def write_alike_culprits(culprits: Sequence[tuple[int, Culprit]], metric: str) -
 
 
 def culprit(c: Culprit, position: int, total: int, metric: str) -> str:
-    title = "## The minimal failing case" if total == 1 else f"## Culprit {position} of {total}"
+    title = (
+        f"## The {'minimal ' if c.minimal else ''}failing case" if total == 1 else f"## Culprit {position} of {total}"
+    )
     rows = [
         ("nodes", listing([code(name) for name in c.nodes], 12)),
         ("operators", literal(" → ".join(c.ops) if len(c.ops) <= 12 else listing(c.ops, 12))),

@@ -77,6 +77,9 @@ class Stepping:
         if spec is None:
             raise SessionProblem(f"The flow asks for a step '{decision.step}' that this narrowdown does not have.")
         control, work, place = self._control, self._work, (decision.node, decision.visit)
+        settled = bool(
+            control.settle
+        )  # who ends a search early has said already that it goes on: it is not offered again
         decision = with_budget(decision, self._ledger.state.here, control.settle)
         control.phase, control.skip, control.go, control.settle = "running", False, False, 0
         work.begin(decision)
@@ -88,7 +91,7 @@ class Stepping:
             if not self._ahead.is_at_work(place):  # nothing is cleared away beside a probe
                 await self._house.tidy(decision.node)
             await self._foresee(decision, spec)
-            if control.offers and control.policy == "person":
+            if control.offers and control.policy == "person" and not settled:
                 if spec.lacking(ctx := self._context(decision, spec)) is None:
                     self._ahead.begin(place, spec, ctx)
                 if not await self._offer():

@@ -509,8 +509,11 @@ def test_a_search_is_ended_with_its_smallest_part_and_replays_alike(tmp_path):
         while not oracle.running:
             await asyncio.sleep(0)
         tried = w.runner.control.tried()
+        await w.ask("policy", policy="person", offers=True)
         await w.ask("settle")
         oracle.hold.set()
+        await w.until("ask", "second")  # who ends it has said that it goes on: it is not offered once more
+        await w.ask("policy", policy="recommended")
         code = await w.task
         runs = [ev for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted) and ev.node == "second"]
         assert [run.params.get("budget", 0) for run in runs] == [0, tried]

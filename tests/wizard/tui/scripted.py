@@ -117,6 +117,7 @@ def findings(name: str = "/layer3/conv2/Conv") -> Findings:
         effect=0.38,
         good=Candidate(nodes="271-272"),
         verified="5/5",
+        minimal=True,
     )
     culprit = Culprit(case, "kernel", evidence="It passes as Conv and Mul alone.", dir="case")
     cure = Workaround(

@@ -20,9 +20,11 @@ def test_counts_stand_beside_what_they_are_counted_of() -> None:
     fields = ("samples_failing", "samples", "real_failing", "real_samples", "random_failing")
     assert facts(outcome, fields, "inputs") == [
         ("samples that fail", "62 of 64"),
-        ("your samples that fail", "?"),
         ("random samples that fail", "2"),
+        ("not measured", "your samples that fail"),
     ]
+    none = {"real_samples": 0, "real_failing": 0, "unseen": 0, "unseen_ok": 0, "unseen_failing": 0}
+    assert facts(none, tuple(none), "inputs") == [], "none of none"
 
 
 def test_a_zero_that_says_nothing_is_left_out_and_what_was_not_measured_is_not() -> None:
@@ -30,7 +32,7 @@ def test_a_zero_that_says_nothing_is_left_out_and_what_was_not_measured_is_not()
     assert facts(outcome, tuple(outcome), "layerwise") == [
         ("could not be watched", "3"),
         ("effect on the outputs", "0"),
-        ("its own error", "?"),
+        ("not measured", "its own error"),
     ]
 
 
@@ -80,3 +82,10 @@ def test_after_a_rewind_no_probe_of_another_step_is_shown(session: FakeSession) 
     assert (
         narrative.nothing(scene) == "the 2 probes of this step ran before you came back to it, and are not listed again"
     )
+
+
+def test_a_long_list_leaves_room_for_what_is_below_it() -> None:
+    ((_, said),) = facts({"ops": " + ".join(["Sin", "Relu"] * 200)}, ("ops",), "reduce")
+    assert len(said) < 200
+    assert said.startswith("Sin + ")
+    assert said.endswith(" + Relu")

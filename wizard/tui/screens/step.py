@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
 from wizard.flow.commands import Command
+from wizard.flow.layout import title
 from wizard.report.stage import UNMEASURED, stage
 from wizard.runner import requests
 from wizard.tui import keys, narrative
@@ -33,6 +34,7 @@ _TOOL = re.compile(r"[A-Za-z]\w*")  # the name in "polygraphy>=0.50; ..."
 _NAMES = {"polygraphy": "Polygraphy", "trtexec": "trtexec", "narrowdown": "Narrowdown"}
 LOCATED = ("culprit", "names", "first_node")  # fields of an outcome that name nodes: then their surroundings are drawn
 WAITING = "Waiting for the session's own process. Engines are looked at first, which takes a few seconds."
+ENDING = "The end of the route. What was found is being written."
 TWICE = 1.0  # seconds within which the same key is taken for a slip
 FACES: tuple[Face, ...] = ("starting", "offer", "running", "ask", "stopped")
 # Actions that only make sense on some faces; the others are always there.
@@ -182,7 +184,7 @@ class StepScreen(SessionScreen):
         entries = scene.state.visits(here) + (visit is None)
         known = len(scene.state.findings.culprits)  # each is patched from here on, and the next one is looked for
         again = "" if entries < 2 else f", for culprit {known + 1}" if known else f", visit {entries}"
-        self.question.name_it(f"Step {number}: {node.title if node else here}{again}")
+        self.question.name_it(f"Step {number}: {node.title}{again}" if node else title(scene.flow, here))
         if (here, face, number) != self._drawn:
             self._drawn = (here, face, number)
             self.page.scroll_home(animate=False)
@@ -263,7 +265,8 @@ class StepScreen(SessionScreen):
         self.query_one("#log-panel").display = bool(written)
         if scene.face == "starting":
             said = scene.work.phase == "running" or (scene.work.phase == "starting" and scene.work.text)
-            waiting = scene.work if said else msgspec.structs.replace(scene.work, text=WAITING)
+            text = ENDING if scene.at is None else WAITING
+            waiting = scene.work if said else msgspec.structs.replace(scene.work, text=text)
             self.query_one("#doing", Doing).show(waiting, Hunt())
         if scene.face != "running":
             self.query_one("#model-panel").display = False

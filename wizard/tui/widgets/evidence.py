@@ -16,6 +16,7 @@ from wizard.report.figures import parse_profile
 from wizard.tui import pictures
 from wizard.tui.board import Hunt
 from wizard.tui.glyphs import Glyphs
+from wizard.tui.literal import elide
 from wizard.tui.sight import Sight
 from wizard.tui.widgets.lines import Lines, pairs, wrap
 from wizard.tui.words import label, show_value
@@ -28,11 +29,23 @@ _OF: Mapping[str, str] = {
     "samples_ok": "samples",
     "real_failing": "real_samples",
     "random_failing": "random_samples",
+    "unseen_ok": "unseen",
 }
 # Where these are 0 or "no", there is nothing to tell.
 _ONLY_IF = frozenset(
-    {"skipped", "harmless", "grown", "needs_higher_inputs", "more_builds", "unresolved", "keep", "alike"}
+    {
+        "skipped",
+        "harmless",
+        "grown",
+        "needs_higher_inputs",
+        "more_builds",
+        "unresolved",
+        "keep",
+        "alike",
+        "unseen_failing",
+    }
 )
+LONGEST = 160  # characters of a value; the report has it whole
 LIST = 40  # characters from which on a value is too long to be read twice
 SENTENCES = re.compile(r"(?<=\.) +(?=\S)")
 SEARCH = 4  # probes that tried parts of the model: from here on their history is worth a picture
@@ -63,7 +76,7 @@ class Evidence(Lines[tuple[Mapping[str, Any], Sequence[str], str, Seen]]):
         if message := str(outcome.get("message", "")):
             rows += wrap(message, width)
         drawn, drawings = evident(outcome, fields, seen, width, self.glyphs)
-        # An empty text means that there is nothing to name; a value that is missing was not measured, and says so.
+        # An empty text means that there is nothing to name.
         plain = [n for n in fields if n not in ("message", "profile", *drawn) and outcome.get(n) != ""]
         rows += pairs(facts(outcome, plain, step), width)
         for drawing in drawings:
@@ -86,21 +99,20 @@ def drop_said(outcome: Mapping[str, Any], because: str) -> dict[str, Any]:
 
 
 def facts(outcome: Mapping[str, Any], fields: Sequence[str], step: str) -> list[tuple[str, str]]:
-    """Label and value of each field: a count with what it is counted of in one line, and none that says nothing."""
+    """Label and value of each field: a count with what it is counted of in one line, none that says nothing; last, in one line,
+    what was not measured."""
     whole = {_OF[name] for name in fields if name in _OF}
-    rows = []
+    rows, missing = [], []
     for name in fields:
-        value = outcome.get(name)
-        if name in whole or (name in _ONLY_IF and value in (0, False)):
+        value, of = outcome.get(name), outcome.get(_OF.get(name, ""))
+        if name in whole or (name in _ONLY_IF and value in (0, False)) or of == 0:
             continue
-        of = outcome.get(_OF.get(name, ""))
-        rows.append(
-            (
-                label(name, step),
-                show_value(value) + (f" of {show_value(of)}" if of is not None and value is not None else ""),
-            )
-        )
-    return rows
+        if value is None:
+            missing.append(label(name, step))
+            continue
+        counted = f" of {show_value(of)}" if of is not None else ""
+        rows.append((label(name, step), elide(show_value(value), LONGEST) + counted))
+    return rows + ([("not measured", ", ".join(missing))] if missing else [])
 
 
 def evident(

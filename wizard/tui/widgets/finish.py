@@ -20,6 +20,8 @@ from wizard.tui.scene import answer_text, chosen_freely
 from wizard.tui.widgets.lines import Lines, pairs, row, wrap
 from wizard.words import count, duration, listing, margin, show_error
 
+MOST_OPS = 12  # operators of a case that are named in their order
+
 
 class Culprits(Lines[Findings]):
     """Each culprit: its nodes, how it fails, when it passes, and what that suggests; of those that are like one before them, what
@@ -78,7 +80,8 @@ def say_alike_culprit(culprit: Culprit, metric: str, width: int, glyphs: Glyphs)
 def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> list[tuple[str, str]]:
     """One culprit as label and value."""
     case = culprit.case
-    ops = f" {glyphs.arrow} ".join(case.ops)
+    more = f" and {len(case.ops) - MOST_OPS} more" if len(case.ops) > MOST_OPS else ""
+    ops = f" {glyphs.arrow} ".join(case.ops[:MOST_OPS]) + more
     own = "" if case.own is None else f"by itself it is {wrong_by(case.own, metric)}"
     effect = "" if case.effect is None else f"your model's outputs are {wrong_by(case.effect, metric)} by it"
     rows = [
@@ -90,6 +93,8 @@ def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> l
     ]
     if case.good is not None:
         rows.insert(3, ("passes", passes(case, glyphs)))
+    if not case.minimal and len(case.nodes) > 1:
+        rows.insert(1, ("smallest", "not shown: a smaller part of it may fail, too"))
     if culprit.also:
         rows.append(("kept with it", listing(culprit.also)))
     if case.needs_higher_inputs:

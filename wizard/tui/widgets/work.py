@@ -21,10 +21,10 @@ from wizard.words import count, duration, left, say_over_plan
 STYLES = {"passes": "$passes", "fails": "$fails", "unresolved": "$unsure", "running": "", "done": "$quiet"}
 
 
-class Doing(Lines[tuple[Work, int, bool, str]]):
+class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
     """What is being tried, a bar of probes done and expected, and the time left."""
 
-    _told = (Work(), 0, False, "")
+    _told = (Work(), 0, False, ())
 
     def show(self, work: Work, hunt: Hunt, whole: int = 0, now: float = 0.0) -> None:
         """The runner counts the probes that the step has its answer to, known ones among them. ``whole``: nodes of the model."""
@@ -48,8 +48,9 @@ class Doing(Lines[tuple[Work, int, bool, str]]):
             rows += [row([*bar, ("  " + tail, "")])] if beside else [row(bar), row([(tail, "")])]
         elif done:
             rows.append(row([(f"{count(done, 'probe')} done, how many remain is not known yet", "$quiet")]))
-        if pace:
-            rows.append(row([(pace, "$quiet")]))
+        if pace:  # as much of it as one line holds
+            kept = next((n for n in range(len(pace), 1, -1) if cell_len(", ".join(pace[:n])) <= width), 1)
+            rows.append(row([(", ".join(pace[:kept]), "$quiet")]))
         busy = [slot for slot in work.workers if slot.state == "busy"]
         for slot in busy[:4]:
             words = f"worker {slot.worker}{slot.place} {slot.text or 'starting'}, {duration(slot.seconds)}"
@@ -65,10 +66,10 @@ class Doing(Lines[tuple[Work, int, bool, str]]):
         return rows
 
 
-def tell_pace(work: Work, hunt: Hunt, whole: int, now: float) -> str:
+def tell_pace(work: Work, hunt: Hunt, whole: int, now: float) -> tuple[str, ...]:
     """How long the step has run, the smallest part that fails so far, and how fast probes come back."""
     if not hunt.began or now <= hunt.began or work.paused:  # nothing counts while it waits
-        return ""
+        return ()
     seconds = now - hunt.began
     nodes = [n for n in (work.best, *(n for n, _ in hunt.best[-1:])) if 0 < n < whole]
     facts = [f"{duration(seconds)} so far"]
@@ -76,7 +77,7 @@ def tell_pace(work: Work, hunt: Hunt, whole: int, now: float) -> str:
     if hunt.finished > 2 and seconds >= 5:
         rate = hunt.finished * 60 / seconds
         facts.append(f"{rate:.0f} probes a minute" if rate >= 2 else f"a probe takes about {duration(60 / rate)}")
-    return ", ".join(facts)
+    return tuple(facts)
 
 
 class Probes(Lines[None], can_focus=True):
