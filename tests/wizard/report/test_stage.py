@@ -77,7 +77,7 @@ def answered(word: str) -> tuple[Event, ...]:
 def on_the_screen(one: Flow, state: State) -> str:
     route = Route()
     word = stage(state.here)
-    route._state = (one, state.route, "" if state.here and state.here.answer else NODE, word)
+    route._told = (one, state.route, "" if state.here and state.here.answer else NODE, word)
     return "\n".join(line.plain for line in route.lines(60))
 
 
