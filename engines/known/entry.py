@@ -14,8 +14,8 @@ Asked: TypeAlias = Stated | dict[Literal["in", "not", "is"], Stated]
 
 class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A node of the pattern. ``op``: one of these operators. ``reads``: places in the pattern of nodes whose outputs it reads.
-    ``attributes``: name to what it must be. ``dtype``: of its first input, numpy's name; ``rank``: of that input;
-    ``ranks``: of others, by place. ``weight``: places of inputs that must be weights; ``input``: of some that must not be."""
+    ``attributes``: name to what it must be. ``dtype``: of its first input, numpy's name; ``rank``: of that input. ``weight``:
+    places of inputs that must be weights; ``input``: of some that must not be."""
 
     op: tuple[str, ...]
     domain: str = ""
@@ -23,10 +23,10 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attributes: dict[str, Asked] = {}
     dtype: tuple[str, ...] = ()
     rank: int = -1
-    ranks: dict[int, int] = {}
     weight: tuple[int, ...] = ()
     input: tuple[int, ...] = ()
     square: int = -1  # the place of an input whose last two dimensions are equal
+    flat: int = -1  # the place of an input that has one dimension
     wider: int = -1  # the place of an input that has more dimensions than each other, all of one
     ones: bool = False  # whether a dimension of its first input is one
     uneven: bool = False  # whether the last dimensions of its inputs must be known, and differ

@@ -86,7 +86,7 @@ def _fits(index: GraphIndex, node: Node, wanted: Pattern, chosen: tuple[int, ...
         return False
     if wanted.rank >= 0 and (first is None or first.shape is None or len(first.shape) != wanted.rank):
         return False
-    if any(len(_shape(index, node, at) or ()) != rank for at, rank in wanted.ranks.items()):
+    if wanted.flat >= 0 and len(_shape(index, node, wanted.flat) or ()) != 1:
         return False
     if wanted.wider >= 0 and not _is_wider(index, node, wanted.wider):
         return False

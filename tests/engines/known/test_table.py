@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import msgspec
 import onnx
 import pytest
 
@@ -99,6 +100,12 @@ def test_a_quotient_of_computed_integers_is_not_one_divided_by_them() -> None:
     divide.input[:] = list(reversed(divide.input))
     index = build_index(model, "m")
     assert not find_lookalike(index, range(len(index.nodes)), bug.looks)
+
+
+def test_an_entry_is_the_same_once_a_journal_has_held_it() -> None:
+    """A step is told the table by a probe, whose answer is JSON; its keys are text."""
+    for bug in BUGS:
+        assert msgspec.convert(msgspec.json.decode(msgspec.json.encode(bug)), Bug) == bug
 
 
 @pytest.mark.parametrize(
