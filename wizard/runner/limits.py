@@ -1,6 +1,7 @@
 """How long a probe may take, and what is said of one that takes long."""
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from engines.probe import AnyProbe, Check, LoadInputs, Measure
@@ -24,15 +25,20 @@ def build_limit(chosen: float, longest: float) -> float:
     return round(max(TIMEOUT_FLOOR, TIMEOUT_FACTOR * longest), 3) if longest else FIRST_TIMEOUT
 
 
-def probe_limit(probe: AnyProbe, chosen: float, longest: Mapping[str, float]) -> float:
-    """Seconds for this probe; ``chosen`` as for ``build_limit``, ``longest`` by engine name."""
+def probe_limit(
+    probe: AnyProbe, chosen: float, longest: Mapping[str, float], slowest: Mapping[str, float] = MappingProxyType({})
+) -> float:
+    """Seconds for this probe; ``chosen`` as for ``build_limit``, ``longest`` and ``slowest`` by engine name as in ``State``."""
     if isinstance(probe, LoadInputs) and any(map(scripts, probe.sources)):
         return chosen or LOADER_SECONDS
     if not isinstance(probe, Measure | Check):
         return FIRST_TIMEOUT
     if isinstance(probe, Check):  # runs an engine that nobody here knows, if any
         return build_limit(chosen, max(longest.values(), default=0.0))
-    return build_limit(chosen, longest.get(name_of_engine(probe.engine), 0.0)) * (1 if chosen else max(1, probe.runs))
+    engine, runs = name_of_engine(probe.engine), max(1, probe.runs)
+    limit = build_limit(chosen, longest.get(engine, 0.0))
+    # Where many samples are asked at once their runs may be what takes long.
+    return limit if chosen else runs * max(limit, TIMEOUT_FACTOR * slowest.get(engine, 0.0) * len(probe.samples))
 
 
 def tell_of_waiting(slots: Iterable[Any], limit: float) -> str:

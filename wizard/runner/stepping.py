@@ -147,7 +147,8 @@ class Stepping:
 
     def limit(self, probe: AnyProbe) -> float:
         """Seconds that a probe may take."""
-        return probe_limit(probe, self._problem.timeout, self._ledger.state.longest)
+        state = self._ledger.state
+        return probe_limit(probe, self._problem.timeout, state.longest, state.slowest)
 
     # -- before it runs
 

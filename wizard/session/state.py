@@ -198,6 +198,8 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     # Seconds of the longest build (or of one run, where longer) that worked, by engine name: what timeouts are derived from.
     # Apart for each engine, as a reference loads in milliseconds what TensorRT builds for minutes.
     longest: Mapping[str, float] = {}
+    # Seconds of the longest run on one sample, by engine name: a program that is started for each takes as long for each.
+    slowest: Mapping[str, float] = {}
     nodes: int = 0  # of the model last taken in
     taken: Findings | None = None  # another session's, from which this one goes on
     taken_from: str = ""  # that session's id
@@ -477,8 +479,13 @@ def _learn_from(state: State, event: ProbeFinished, probe: AnyProbe | None) -> d
         return {}
     if isinstance(probe, Measure):
         engine, took = name_of_engine(probe.engine), max(m.build_seconds, event.seconds / max(1, probe.runs))
-        if took > state.longest.get(engine, 0.0):
-            return {"longest": {**state.longest, engine: took}}
+        each = (event.seconds - m.build_seconds) / (max(1, probe.runs) * max(1, len(probe.samples)))
+        learned = {"longest": took, "slowest": each}
+        return {
+            name: {**getattr(state, name), engine: seconds}
+            for name, seconds in learned.items()
+            if seconds > getattr(state, name).get(engine, 0.0)
+        }
     if isinstance(m.facts.get("nodes"), int):
         return {"nodes": m.facts["nodes"]}
     return {}

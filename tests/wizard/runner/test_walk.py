@@ -35,7 +35,7 @@ from wizard.runner import walk as walks
 from wizard.runner.options import Options
 from wizard.session import events as e
 from wizard.session.journal import NAME, Journal, read
-from wizard.session.state import fold
+from wizard.session.state import State, _learn_from, fold
 
 SLOW = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -651,6 +651,18 @@ def test_a_quick_reference_does_not_shorten_what_the_engine_may_take(tmp_path):
     walk(tmp_path, Listening(), steps={**STEPS, "look": spec("look", reference_first)})
     first, then = limits.FIRST_TIMEOUT, limits.TIMEOUT_FLOOR
     assert given == [(REFERENCE, first), (ENGINE, first), (ENGINE, then), (REFERENCE, then)]
+
+
+def test_many_samples_may_take_as_long_as_they_are_many():
+    """Seen with a program that is started for each run: the first probe had 4 samples and took 2 s, 32 others were stopped after
+    30 s, and the workaround that they were to hold was told as tried on none."""
+    few = msgspec.structs.replace(measure((1,)), samples=("a", "b", "c", "d"))
+    many = msgspec.structs.replace(few, samples=tuple(map(str, range(32))))
+    answer = e.ProbeFinished(key="few", run=1, measurement=Measurement(build_seconds=0.1, run_seconds=8.0), seconds=8.1)
+    learned = _learn_from(State(), answer, few)
+    told = [limits.probe_limit(p, 0.0, learned["longest"], learned["slowest"]) for p in (few, many)]
+    assert told == [pytest.approx(81), pytest.approx(640)]
+    assert limits.probe_limit(many, 5.0, learned["longest"], learned["slowest"]) == 5.0
 
 
 def test_a_probe_at_work_for_long_is_spoken_of(tmp_path, monkeypatch):
