@@ -181,5 +181,7 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     opened: bool = False  # whether it was tried to put plain nodes in their place (``engines.search.bodies``)
     # The working model is refused, and is right with plain nodes in the place of If, Loop and Scan: what that rests on, a phrase.
     fixable: str = ""
+    # Seconds of the first build of the whole model, where a twin that builds faster is still to be looked for.
+    dear: float = 0.0
     twin: str = ""  # an engine spec that builds faster and fails alike: what searches ask (``engines.search.twin``)
     lookalikes: tuple[Lookalike, ...] = ()  # known bugs, confirmed ones first

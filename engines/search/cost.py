@@ -51,7 +51,7 @@ class Work(msgspec.Struct, frozen=True):
     """Probes of one kind. ``count_rows``: what each feeds, 0 unknown; ``runs``: of each build. ``ahead``: free slots take part.
     ``times``: each takes so many times what is usual for its kind. ``share``: of the model that each looks at, where it is priced
     beside looks at all of it. ``fresh``: of a model or a sample that the reference has not
-    been run on yet."""
+    been run on yet. ``told``: seconds that one takes, where that is told by other means than probes of its kind."""
 
     kind: Kind
     probes: int = 1
@@ -61,6 +61,7 @@ class Work(msgspec.Struct, frozen=True):
     times: float = 1.0
     share: float = 1.0
     fresh: bool = False
+    told: float = 0.0
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -161,6 +162,8 @@ def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
     """Seconds of all its probes; None where nothing like it was measured. A first build that was dear says nothing of later ones:
     on TensorRT those took a ninth of it (docs/tensorrt.md)."""
     seen = [s for s in seen if not s.first]
+    if work.told:
+        return work.probes * work.told
     each = _seconds_of_one(work, [s for s in seen if s.kind == work.kind])
     for beside, times in BESIDE.get(work.kind, ()) if each is None else ():
         each = _seconds_of_one(msgspec.structs.replace(work, rows=1), [s for s in seen if s.kind == beside])

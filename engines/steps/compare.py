@@ -23,7 +23,7 @@ from engines.search.cost import Plan, Size
 from engines.search.looks import Looks, look_again
 from engines.search.randomness import measure_random, say_random
 from engines.search.statistics import binomial_interval, looks_to_settle, say_ruled_out
-from engines.search.twin import find_twin
+from engines.search.twin import note_dear
 from engines.search.whole import list_feeds, lock_failure, probe_whole
 from engines.spec import parse, unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
@@ -127,7 +127,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     if tried.verdict != "reference" and findings.signature is None:
         findings, looks, failures = yield from look_again(ctx, findings, params.look_again)
     if not tried.verdict and not moved.explains:
-        findings = yield from find_twin(ctx, findings, m)
+        findings = note_dear(ctx, findings, m)
     sample, output, error = worst(m.results, rule)
     wide = yield from _say_wide(ctx, findings, rule, error, emulated)
     if findings.signature is not None:

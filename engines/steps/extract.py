@@ -17,7 +17,7 @@ from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.remedy import list_cured
 from engines.search.search import NodeIds, Trials, grow_cut, minimise, prove_one_minimal
 from engines.search.settle import settle_case, shrinks_for
-from engines.search.twin import as_given, asking_twin, without_twin
+from engines.search.twin import as_given, asking_twin, find_twin, without_twin
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, case_names
 from engines.steps.layerwise import layerwise
 from engines.steps.prepare import prepare_findings
@@ -62,6 +62,7 @@ Isolated: TypeAlias = tuple[Trials, NodeIds, int] | str
 def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     params = msgspec.convert(dict(ctx.params), ExtractParams)
     findings = yield from prepare_findings(ctx)
+    findings = yield from find_twin(ctx, findings)
     if not findings.suspects and not findings.spread and ctx.visit == 1 and not ctx.findings.samples:
         # The step runs alone: what it needs to know, layerwise finds out.
         finish = yield from layerwise(msgspec.structs.replace(ctx, findings=findings, params={}))
@@ -193,16 +194,18 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     first = next(iter(ctx.findings.suspects), None)
     group = len(ranges.decode(first.nodes)) if first else 0
     if not group and not list_cured(ctx.findings):
-        return Plan((*works.before(ctx, size), Work("read")))
+        return Plan((*works.before(ctx, size), *works.twin(ctx), Work("read")))
     if (
         not group
     ):  # what was foretold is cut, and grown where it hides alone: 8 and 13 came on TensorRT 10.6, twice each
         grown = works.part(ctx, params.place_growth, ahead=False)
-        return Plan((*works.before(ctx, size), Work("read"), grown, *works.settled(ctx, params.verify)))
+        return Plan(
+            (*works.before(ctx, size), *works.twin(ctx), Work("read"), grown, *works.settled(ctx, params.verify))
+        )
     search = 1 if group == 1 else GROWN * group
     searched = works.effect(ctx, search, times=1.0 if group == 1 else LARGER)
     return Plan(
-        (*works.before(ctx, size), Work("read"), searched, *works.settled(ctx, params.verify)),
+        (*works.before(ctx, size), *works.twin(ctx), Work("read"), searched, *works.settled(ctx, params.verify)),
         works.case_bytes(size, first.nodes if first and group == 1 else ""),
     )
 

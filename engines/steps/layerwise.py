@@ -24,7 +24,7 @@ from engines.probe import Candidate, Measurement, Score
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.twin import asking_twin
+from engines.search.twin import asking_twin, find_twin
 from engines.search.watchable import UNWATCHED, pack_batches, split_markable
 from engines.spec import parse
 from engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec, Told, capability, comparison
@@ -140,6 +140,7 @@ class _Watched(msgspec.Struct):
 def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     params = msgspec.convert(dict(ctx.params), LayerwiseParams)
     findings = yield from prepare_findings(ctx)
+    findings = yield from find_twin(ctx, findings)
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     given, ask = ask, asking_twin(ask)
     seen: _Watched = yield from _watch_tensors(ask, params)
@@ -626,7 +627,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         works.effect(ctx, min(params.most_suspects + PARTS, effects)),
     )
     return Plan(
-        (*works.before(ctx, size), *asked),
+        (*works.before(ctx, size), *works.twin(ctx), *asked),
         works.bytes_held(size, 3 * works.TABLE * size.nodes),
         works.activations(size),
     )

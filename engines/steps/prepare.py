@@ -16,7 +16,7 @@ from engines.search import golden_reference, works
 from engines.search.batch import see_rows
 from engines.search.bodies import open_bodies
 from engines.search.controls import can_pass
-from engines.search.twin import find_twin
+from engines.search.twin import note_dear
 from engines.search.whole import choose_feed, list_feeds, lock_failure, probe_whole, sign_failure
 from engines.sources import paths, postprocess_script
 from engines.spec import unquantized
@@ -110,7 +110,7 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
         findings, measurement = yield from measure_whole(ctx, findings)
         intake.refuse_unmeasured(measurement, findings.samples)
         locked = yield from lock_failure(ctx, findings, measurement)
-        locked = yield from find_twin(ctx, locked, measurement)
+        locked = note_dear(ctx, locked, measurement)
         if locked.signature is None:
             intake.refuse_unresolved(measurement, _rule(findings), check=bool(ctx.check))
         elif ctx.check:

@@ -17,7 +17,7 @@ from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.remedy import list_cured
 from engines.search.search import NodeIds, Trials, find_around, minimise, prove_one_minimal
 from engines.search.settle import SHRINK_PROBES, Saved, settle_case, shrinks_for
-from engines.search.twin import as_given, asking_twin, without_twin
+from engines.search.twin import as_given, asking_twin, find_twin, without_twin
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, case_names
 from engines.steps.prepare import prepare_findings
 
@@ -76,6 +76,7 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
             ),
             findings,
         )
+    findings = yield from find_twin(ctx, findings)
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     reduced: Reduced = yield from search_smallest(ask, params)
     case = reduced.case
@@ -203,7 +204,7 @@ def plan_of_reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Pla
     ends = (works.on_sample(ctx), *(() if ctx.check else (Work("control", 1, works.sample_rows(ctx)),)))
     asked = (Work("read"), *ends, works.effect(ctx, search), *works.settled(ctx, params.verify))
     return Plan(
-        (*works.before(ctx, size), *asked),
+        (*works.before(ctx, size), *works.twin(ctx), *asked),
         works.bytes_held(size, works.case_bytes(size) + works.good_bytes(size)),
         works.activations(size),
     )

@@ -22,8 +22,8 @@ from engines.steps.base import Finish, OutcomeT, Steps, StepSpec
 TABLE = "iterations"
 # What every step prepares where it is not there yet (``prepare``), and may find to be otherwise.
 PREPARED = (
-    "model", "original", "inputs", "samples", "criterion", "signature", "round_signature", "sample", "notes", "twin",
-    "bodies", "opened", "fixable", "random",
+    "model", "original", "inputs", "samples", "criterion", "signature", "round_signature", "sample", "notes", "dear",
+    "twin", "bodies", "opened", "fixable", "random",
 )  # fmt: skip
 
 
