@@ -193,10 +193,8 @@ def test_where_nothing_short_of_the_model_holds_the_knee_is_told_with_its_point(
     assert done.outcome.knee_names == "n5"
     assert (done.outcome.knee, done.outcome.knee_ok) == (1, 0)
     assert 0.01 < done.outcome.knee_error < 0.2
-    assert (
-        "The best trade: 1 node in FP32, where the curve of error over nodes bends; error 0.1" in done.outcome.message
-    )
-    assert "allowed 0.01; right on 0 of 1: n5." in done.outcome.message
+    assert "The best trade: 1 node in FP32, where the curve of error over nodes bends; error 12" in done.outcome.message
+    assert "allowed 1 %; right on 0 of 1: n5." in done.outcome.message
 
 
 def test_the_knee_is_told_beside_a_set_that_holds() -> None:
