@@ -575,14 +575,27 @@ async def test_the_log_follows_finds_and_stays_where_one_reads(session: FakeSess
         await settle(pilot, lambda: written.is_vertical_scroll_end)
 
 
-async def test_the_map_is_read_by_keys(session: FakeSession, make_app: Make) -> None:
+async def test_the_map_is_read_by_keys_and_paints_only_rows_in_sight(
+    session: FakeSession, make_app: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session.flow = flow = load("accuracy").flow
     s.opened(session)
     app = make_app()
+    painted: list[int] = []
+    paint = Map.row
+    monkeypatch.setattr(Map, "row", lambda self, number: painted.append(number) or paint(self, number))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: app.scene is not None)
         await pilot.press("m")
         await settle(pilot, lambda: isinstance(app.screen, Drawing) and isinstance(app.focused, Map))
+        await settle(pilot, lambda: "you are here" in golden.text_of(app))
+        chart = app.screen.query_one(Map)
+        assert len({*painted}) < app.size.height < len(chart.lines(chart.size.width))
+        painted.clear()
+        await pilot.press("down")
+        await settle(pilot, lambda: bool(painted))
+        assert len(painted) < 16, "two rows, and those that scroll into sight"
+        await pilot.press("up")
         for keys_, place in (
             (["up"], flow.nodes["reproduce"]),
             (["down"] * (len(flow.nodes) + len(flow.ends)), flow.ends["works-mostly"]),
