@@ -22,6 +22,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from wizard.demo import MODELS
+from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.session import folder as folders
 
@@ -178,6 +179,15 @@ def keys(screen: Screen, closed: str | tuple[str, ...], ended: Callable[[], bool
             screen.wait(0.15)
     for word, felt in opening.items():
         report(f"a key opens '{word}'", felt)
+    screen.press("m", "You are at")
+    screen.wait(0.3)
+    arrows = []
+    for key in () if ended() else ("\x1b[B", "\x1b[A") * ROUNDS:
+        arrows.append(screen.press(key, ("│", "┃")))
+        screen.wait(0.15)
+    screen.press("b", closed)
+    if arrows:
+        report("an arrow on the map", arrows)
     report("a key opens a card", [each for felt in opening.values() for each in felt])
     report("a key closes it", closing)
 
@@ -263,7 +273,7 @@ def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen]) -> None
 WRITER = """
 import asyncio, os, sys, time
 from pathlib import Path
-from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
+from engines.probe import Candidate, Import, Measure, Measurement, SampleResult, Score
 from wizard.runner import progress
 from wizard.runner.address import socket_path
 from wizard.runner.server import Server
@@ -273,12 +283,14 @@ from wizard.session.journal import NAME, Journal
 from wizard.session.lock import Lock
 
 folder, probes, log_bytes, asks = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "asks"
+model_nodes = int(sys.argv[5])
 
 def score(error):
     return Measurement(results=(SampleResult("random:0", outputs=(Score("y", rel_l2=error),)),), nodes=96)
 
 def pair(journal, n):
-    nodes = f"{n % 900}-{n % 900 + 96}"
+    first = n * 37 % (model_nodes - 96)
+    nodes = f"{first}-{first + 95}"
     probe = Measure(model="m", inputs="i", samples=("random:0",), engine="emulate", reference="onnxruntime",
                     candidate=Candidate(nodes=nodes))
     journal.append(ProbeStarted(key=f"{n:064x}", run=1, probe=probe))
@@ -290,6 +302,8 @@ async def main():
     journal = Journal(folder / NAME)
     journal.append(SessionOpened(id=folder.name))
     journal.append(StepStarted(run=1, node="reduce", visit=1, step="reduce", step_version=1))
+    journal.append(ProbeStarted(key="whole", run=1, probe=Import(path="m.onnx", digest="d")))
+    journal.append(ProbeFinished(key="whole", run=1, measurement=Measurement(facts={"nodes": model_nodes})))
     for n in range(probes):
         pair(journal, n)
     async def handle(request, client):
@@ -343,7 +357,7 @@ def beside() -> Iterator[list["subprocess.Popen[bytes]"]]:
 
 def written(folder: Path, does: str, beside: list["subprocess.Popen[bytes]"]) -> None:
     """Begin to write a session that ``does`` something (runs, asks), and a build on each core."""
-    words = [sys.executable, "-P", "-c", WRITER, str(folder), str(PROBES), str(LOG_BYTES), does]
+    words = [sys.executable, "-P", "-c", WRITER, str(folder), str(PROBES), str(LOG_BYTES), does, str(NODES)]
     beside.append(subprocess.Popen(words, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}))
     model = MODELS / "sort_tf_massive_m4"
     build = [sys.executable, "-P", "-c", BUILDS, f"{model}.onnx", f"{model}_in.npz"]
@@ -356,9 +370,10 @@ def written(folder: Path, does: str, beside: list["subprocess.Popen[bytes]"]) ->
 def test_a_long_search_and_a_large_log(
     tmp_path: Path, screens: list[Screen], beside: list["subprocess.Popen[bytes]"], size: tuple[int, int]
 ) -> None:
-    """1,000 probes in the journal and 100 MB of log, both growing, with a build on every core beside."""
-    problem = Problem(model=str(MODELS / "shapes_cnn.onnx"), flow="straight.yaml")
-    folder = folders.create(problem, FLOW % ("reduce", ""), root=tmp_path / "sessions")
+    """1,000 probes over 10,000 nodes in the journal and 100 MB of log, both growing, with a build on every core beside."""
+    problem = Problem(model=str(MODELS / "shapes_cnn.onnx"))
+    shipped = load("accuracy").text
+    folder = folders.create(problem, shipped.replace("start: reproduce", "start: reduce"), root=tmp_path / "sessions")
     written(folder, "runs", beside)
     begun = time.monotonic()
     screens.append(screen := Screen(["resume", str(folder)], tmp_path, size))
@@ -406,4 +421,5 @@ def test_choosing_typing_scrolling(
         felt.append(screen.act(lambda: screen.child.setwinsize(rows, columns), "Your answer"))  # noqa: B023
         screen.wait(0.5)
     report("the terminal's corner dragged", felt)
+    keys(screen, "Your answer")  # nothing is written meanwhile: all of the processor's time is the key's
     repaints(screen, "a question")
