@@ -35,17 +35,17 @@ LAYERS, ROWS = 40, 60  # of a table that may be as long as the model, of any oth
 
 
 def to_markdown(report: Report) -> str:
-    """Verdict first, how to see it fail, then culprits, workaround, route, environment. Never longer than an issue may be: what
-    does not fit is named."""
+    """Verdict first, how to see it fail, what to do now, then culprits, workaround, route, environment. Never longer than an
+    issue may be: what does not fit is named."""
     report = readable(report)
-    head = "\n\n".join(filter(None, [f"# {literal(report.headline)}", summary(report), deeds(report)]))
+    head = f"# {literal(report.headline)}\n\n{summary(report)}"
     order = [
-        head, by_hand(report), *write_culprits(report.culprits, report.metric), ruled_out(report), workaround(report),
-        weighed(report), trigger(report), rewrites(report), depth(report), search(report), layers(report), route(report),
-        notes(report), environment(report),
+        head, by_hand(report), deeds(report), *write_culprits(report.culprits, report.metric), ruled_out(report),
+        workaround(report), weighed(report), trigger(report), rewrites(report), depth(report), search(report), layers(report),
+        route(report), notes(report), environment(report),
     ]  # fmt: skip
     room, kept = MOST - 500, set()
-    for i in (0, 1, len(order) - 1, *range(2, len(order) - 1)):  # the most wanted first
+    for i in (0, 1, 2, len(order) - 1, *range(3, len(order) - 1)):  # the most wanted first
         if len(order[i]) + 2 <= room:
             room -= len(order[i]) + 2
             kept.add(i)
