@@ -84,7 +84,7 @@ KINDS: tuple[CauseKind, ...] = (
     CauseKind(
         "kernel", "the engine computes this part wrongly",
         "a tactic that, forced, makes good builds fail; or other integers from equal inputs; a wrong shape; or ten times worse "
-        "than a faultless engine of that precision (FP16 and BF16: the emulation; FP32: the reference's distance from float64)",
+        "than that precision alone explains (FP16 and BF16: the emulation; FP32: the reference's distance from float64)",
     ),
     CauseKind("build-failure", "the engine does not take this part", "it does not parse or build; its own words are shown"),
     CauseKind(

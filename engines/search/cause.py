@@ -165,8 +165,8 @@ def name_cause(
     ):
         return Cause(
             "kernel",
-            f"A faultless engine of this precision would be wrong by {_say_error(findings.emulated, whole)}; this one "
-            f"is wrong by {_say_error(findings.signature.error, whole)}.{_say_beginning(made, scores)}",
+            f"This precision alone explains an error of {_say_error(findings.emulated, whole)}; the engine is "
+            f"wrong by {_say_error(findings.signature.error, whole)}.{_say_beginning(made, scores)}",
         )
     return Cause(
         "unknown",

@@ -64,11 +64,11 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     samples: int = 0
     samples_failing: int = 0
     nonfinite: bool = False  # the engine gives infinite or NaN where the reference does not
-    emulated_error: float | None = None  # what a faultless engine of this precision would give
+    emulated_error: float | None = None  # what this precision alone explains
     # whose fault it looks like; keeps-higher: the engine computes more exactly than it claims
     explanation: Literal["engine", "precision", "keeps-higher", "unknown"] = "unknown"
-    reference_error: float | None = None  # how far the reference is from its judge
-    reference_judge: str = ""  # what judged it, "" = not judged
+    reference_error: float | None = None  # how far the reference is from a more exact computation
+    reference_judge: str = ""  # what computed that, "" = nothing did
     reference_steady: bool = True  # its second run gave the same as its first
     reference_replaced: str = ""  # what stands in for the reference, where two independent engines agree against it
     alike: bool = False  # reference and engine are wrong in the same way
@@ -81,7 +81,7 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0  # of them
     interval_low: float = 0.0
     interval_high: float = 1.0
-    more_looks: int = 0  # looks without a failure that would rule out the next rarer fault at 95 %
+    more_looks: int = 0  # further runs without a failure that would rule out the next rarer fault at 95 %
     as_built: bool = False  # the engine was built elsewhere and runs as it is
     message: str = ""
 
@@ -91,7 +91,7 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     judge_reference: bool = True  # whether the reference is held against float64, or a second engine
     judge_nodes: int = 50_000  # float64 takes 0.1 ms a node: larger models are judged by the second engine only
-    judge_seconds: float = 60.0  # that a judge may take
+    judge_seconds: float = 60.0  # that the more exact computation may take
     look_again: Looks = Looks()  # where nothing fails at first
 
 

@@ -45,7 +45,7 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     foretold: int = 0  # nodes that the reference takes beyond what the engine stores
     cured: bool = False  # with these, and what reads them, in FP32 every sample passes
     keep: int = 0  # nodes in FP32 then
-    names: str = ""  # the foretold nodes
+    names: str = ""  # these nodes
     cured_error: float | None = None  # the worst sample's then
     message: str = ""
 
@@ -114,8 +114,8 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
         return Finish(outcome, msgspec.structs.replace(findings, looks=looks))
     if ctx.can("rebuild") and _is_of_the_precision(findings, rule):
         said = (
-            f"It fails in {failures} of {runs} runs of one build, and a faultless engine of this precision is "
-            f"wrong by {say_amount(findings.emulated or 0.0, rule.metric)} too: no choice of kernels is to "
+            f"It fails in {failures} of {runs} runs of one build, and this precision alone explains "
+            f"an error of {say_amount(findings.emulated or 0.0, rule.metric)}: no choice of kernels is to "
             "blame, so nothing was built afresh. The minimal case will be."
         )
         return Finish(msgspec.structs.replace(base, behaviour="steady", message=said), findings)
@@ -315,7 +315,7 @@ def _json(told: Told) -> dict[str, object]:
 SPEC = StepSpec(
     name="repeat",
     version=4,
-    summary="See whether the failure comes and goes: by what is foretold, else by running again and building afresh.",
+    summary="See whether the failure comes and goes: by what is known to overflow, else by running again and building afresh.",
     run=repeat,
     outcome=RepeatOutcome,
     judges=True,

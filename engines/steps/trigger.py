@@ -10,6 +10,7 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, for_parts
 from engines.compare.judge import REFUSALS, exceed, worst
+from engines.compare.say import wrong_by
 from engines.findings import Findings
 from engines.known.entry import Construction, MadeTensor
 from engines.known.generator import NAME as GENERATOR
@@ -218,7 +219,8 @@ class _Trial:
         if exceed(judged.results, self.rule):
             return _Tried(
                 "cannot tell",
-                why=f"the reference is not determined: wrong by {noise:.3g} from rounding, or by its judge",
+                why=f"the reference is not determined: {wrong_by(noise, self.rule.metric)} from rounding, or "
+                "beside a more exact computation",
             )
         return self._judge(m, noise, setting)
 

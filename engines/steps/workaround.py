@@ -73,7 +73,7 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     # with what is accused in FP32 and nothing else samples fail still, so another culprit is to be looked for
     goes_on: bool = False
     accused_ok: int | None = None  # samples that are right then
-    accused_error: float | None = None  # what the worst is off by then
+    accused_error: float | None = None  # what the worst is wrong by then
     error: float | None = None
     tolerance: float = 0.0
     margin: float | None = None

@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return say_refused_write(problem)
         return leaving.code if isinstance(leaving.code, int) else 0
     except KeyboardInterrupt:
-        say("Stopped. The session, if one had begun, is safe: narrowdown resume goes on with it.")
+        say("Stopped. A session that had begun is safe: narrowdown resume goes on with it.")
         return STOPPED
     except BrokenPipeError:
         # The reader of our output has left (head, less). Nothing more can be said; stdout must not be flushed again.

@@ -10,7 +10,7 @@ from engines.probe import HUGE
 from wizard.report.picture import neighbourhood
 from wizard.report.vicinity import Vicinity
 from wizard.session.state import State
-from wizard.words import number
+from wizard.words import number, show_error
 
 # Fills of nodes: within the tolerance, over it, ten times over it, and of a culprit. Pale, so that black names stay readable.
 FINE, OVER, FAR, CULPRIT = "#cfe8cf", "#ffe08a", "#ffb26b", "#ff7b7b"
@@ -71,8 +71,12 @@ def write_notes(rows: Iterable[Overlaid], tolerance: float | None, metric: str) 
         known = {name: number(min(value, HUGE)) for name, value in facts.items() if value is not None}
         over = row.error is not None and tolerance is not None and row.error > tolerance
         said = [f"culprit {row.culprit}"] if row.culprit else []
-        said += [f"{name} {value}" for name, value in known.items()]
-        said += [f"over the tolerance of {number(tolerance)} ({metric})"] if over else []
+        said += [f"{name} {show_error(value, metric)}" for name, value in facts.items() if value is not None]
+        said += (
+            [f"over the allowed {show_error(tolerance, metric)}{'' if metric == 'rel_l2' else f' ({metric})'}"]
+            if over
+            else []
+        )
         props = {f"{PREFIX}{name}": value for name, value in known.items()}
         props |= {f"{PREFIX}culprit": str(row.culprit)} if row.culprit else {}
         if said:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from engines.compare.criterion import Verdict
-from engines.probe import HUGE, AnyProbe, Measure, Measurement, key
+from engines.probe import AnyProbe, Measure, Measurement, key
 from engines.search.statistics import unseen_rate
 from engines.spec import EngineSpec, parse
 from engines.workers.executor import Prober
@@ -17,6 +17,7 @@ from wizard.runner.limits import minutes
 from wizard.runner.rates import MOST_LOOKS, Count, Rule, Tally, rule
 from wizard.runner.table import Outcome, Row, Stand
 from wizard.session.problems import SessionProblem
+from wizard.words import show_error
 
 _UNANSWERED = 3  # looks that were no answer (a crash, a refusal), after which no more are taken
 
@@ -60,8 +61,8 @@ class Again:
         least = sum(1 if r.unchanged and r.then.runs.failures else r.ladder[0] for r, _ in each.values())
         most, seconds = sum(r.ladder[-1] for r, _ in each.values()), sum(r.ladder[-1] * s for r, s in each.values())
         return rules, (
-            f"The fault comes and goes, so its rates are compared: {least} to {most} looks, {minutes(seconds)} at most by what "
-            "looks took when it was recorded."
+            f"The fault comes and goes, so its rates are compared: {least} to {most} tries, {minutes(seconds)} at most by what "
+            "each took when it was recorded."
         )
 
     def _unchanged(self, then: AnyProbe, now: AnyProbe) -> bool:
@@ -81,7 +82,7 @@ class Again:
             item.visit.node,
             item.visit.visit,
             item.role,
-            _say_verdict(recorded),
+            _say_verdict(recorded, item.metric),
             "",
             "cannot tell",
             **_one(recorded, "recorded_"),
@@ -95,7 +96,9 @@ class Again:
         measurement = await self._look(item, probe)
         verdict = judged_as(item, measurement)
         outcome, detail = _compared(item, recorded, verdict, measurement)
-        return msgspec.structs.replace(row, now=_say_verdict(verdict), outcome=outcome, detail=detail, **_one(verdict))
+        return msgspec.structs.replace(
+            row, now=_say_verdict(verdict, item.metric), outcome=outcome, detail=detail, **_one(verdict)
+        )
 
     async def _look(self, item: Decisive, probe: AnyProbe) -> Measurement:
         """The answer, measured once however many lines ask for it."""
@@ -137,8 +140,10 @@ class Again:
             outcome, detail = "cannot tell", last.detail or last.reason or seen[-1].message
         return msgspec.structs.replace(
             row,
-            recorded=_rate(then, how.by, _worst(item, item.looks)),
-            now=_rate(counts, how.by, _worst(item, seen)) if counts.looks else _say_verdict(judged_as(item, seen[-1])),
+            recorded=_rate(then, how.by, _worst(item, item.looks), item.metric),
+            now=_rate(counts, how.by, _worst(item, seen), item.metric)
+            if counts.looks
+            else _say_verdict(judged_as(item, seen[-1]), item.metric),
             outcome=outcome,
             detail=detail,
             recorded_failures=then.failures,
@@ -162,22 +167,22 @@ def _judged_by_rates(
     if judged == "differs" and (now.looks.failures or otherwise):
         return "fails differently", other or "another rate"
     if judged == "differs":
-        return "fixed", f"a fault in fewer than {100 * unseen_rate(looks):.2g} % of the looks would not have shown"
+        return "fixed", f"a fault in fewer than {100 * unseen_rate(looks):.2g} % of the tries would not have shown"
     if how.unchanged and then and otherwise:
         return "still fails", other
     if how.unchanged and then:
         return (
             "cannot tell",
-            "the engine is the one that recorded; where the load decides, look again on a busy machine",
+            "the engine is the one that recorded; where the load decides, try again on a busy machine",
         )
     if then and not fails:
-        return "cannot tell", "too few looks were recorded to call it fixed"
-    return "cannot tell", f"{looks} looks do not tell these rates apart"
+        return "cannot tell", "too few tries were recorded to call it fixed"
+    return "cannot tell", f"{looks} tries do not tell these rates apart"
 
 
-def _rate(tally: Tally, by: str, worst: Verdict | None) -> str:
-    """``7 of 8 looks fail (0.3)``."""
-    return f"{tally.failures} of {tally.looks} {by} fail{_size(worst)}"
+def _rate(tally: Tally, by: str, worst: Verdict | None, metric: str) -> str:
+    """``7 of 8 tries fail (30 %)``."""
+    return f"{tally.failures} of {tally.looks} {'tries' if by == 'looks' else by} fail{_size(worst, metric)}"
 
 
 def _worst(item: Decisive, looks: Iterable[Measurement]) -> Verdict | None:
@@ -195,16 +200,16 @@ def _one(verdict: Verdict | None, prefix: str = "") -> dict[str, Any]:
     return {f"{prefix}failures": int(verdict is not None and verdict.failed), f"{prefix}looks": int(answered)}
 
 
-def _say_verdict(verdict: Verdict | None) -> str:
+def _say_verdict(verdict: Verdict | None, metric: str) -> str:
     if verdict is None:
         return "not measured"
     said = {"fail": "fails", "pass": "passes", "unresolved": verdict.reason or "unresolved"}[verdict.kind]
-    return said + ("" if verdict.kind == "unresolved" else _size(verdict))
+    return said + ("" if verdict.kind == "unresolved" else _size(verdict, metric))
 
 
-def _size(verdict: Verdict | None) -> str:
+def _size(verdict: Verdict | None, metric: str) -> str:
     own = verdict.own if verdict else None
-    return "" if own is None else " (not finite)" if own >= HUGE else f" ({own:.3g})"
+    return "" if own is None else f" ({show_error(own, metric)})"
 
 
 def _compared(item: Decisive, recorded: Verdict | None, now: Verdict, measurement: Measurement) -> tuple[Outcome, str]:

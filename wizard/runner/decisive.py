@@ -28,6 +28,11 @@ class Decisive(msgspec.Struct, frozen=True):
     recorded: Measurement | None
     looks: tuple[Measurement, ...] = ()
 
+    @property
+    def metric(self) -> str:
+        """What it was judged by then."""
+        return ((self.visit.findings or Findings()).criterion or Criterion()).metric
+
 
 def decisive(state: State, store: Store) -> list[Decisive]:
     """The decisive probes of the recorded route, in its order."""

@@ -230,7 +230,7 @@ def _unusable(key: str, action: Action) -> str:
     if len(bare) != 1 and bare not in _NAMED and len(format_key(bare)) != 1:
         return f"there is no such key. {suggestion(bare, _NAMED - FIXED)}".rstrip()
     if action.typing and not _SILENT.fullmatch(key):
-        return "it works where one types, so it needs a key that types nothing, such as f6."
+        return "it works where you type, so it needs a key that types nothing, such as f6."
     return ""
 
 

@@ -21,7 +21,7 @@ def lines(found: Found, command: CaseCommand) -> list[str]:
 
 DECLARATION = Declaration(
     "emulate",
-    "What a faultless engine of that precision gives: every result rounded to FP16 or BF16, FP32 arithmetic.",
+    "What that precision alone gives: every result rounded to FP16 or BF16, FP32 arithmetic.",
     "engines.backends.emulate.engine",
     package="onnxruntime",
     install="pip install onnxruntime",

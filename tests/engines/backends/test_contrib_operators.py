@@ -312,8 +312,8 @@ def test_the_sweep_over_com_microsoft() -> None:
             "Of `com.microsoft` ours are held against ONNX Runtime without optimizations: each case in FP32 and in doubles,",
             "with one attribute changed. `GroupNorm` and `SkipGroupNorm`, which its CPU does not run, are held against",
             "`GroupNormalization`.", "",
-            "| operator | agree | the judge abstains with |", "| --- | --- | --- |", *rows, "",
-            f"The judge abstains on the other {len(others)} kinds that ONNX Runtime {ort.__version__} knows, and names the node: "
+            "| operator | agree | it abstains with |", "| --- | --- | --- |", *rows, "",
+            f"It abstains on the other {len(others)} kinds that ONNX Runtime {ort.__version__} knows, and names the node: "
             + ", ".join(f"`{op}`" for op in others) + ".", "",
             "Written by `NARROWDOWN_WRITE_DOCS=1 make test-slow ARGS=tests/engines/backends/test_contrib_operators.py`.", "",
         ]  # fmt: skip

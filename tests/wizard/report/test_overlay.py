@@ -56,10 +56,10 @@ def test_node_data_says_what_is_over_and_who_is_to_blame() -> None:
 def test_a_note_says_the_same_in_words() -> None:
     notes = write_notes(list_overlaid(state(), lambda _: ROWS), 0.01, "rel_l2")
     assert notes["/split"]["doc"] == (
-        "narrowdown: culprit 1, error 0.2, arrives 0.1, adds 0.15, over the tolerance of 0.01 (rel_l2)"
+        "narrowdown: culprit 1, error 20 %, arrives 10 %, adds 15 %, over the allowed 1 %"
     )
     assert notes["/split"]["narrowdown.culprit"] == "1"
-    assert notes["/first"]["doc"].endswith("adds 1e-6")
+    assert notes["/first"]["doc"].endswith("adds 0.0001 %")
     assert "/lost" not in notes
 
 

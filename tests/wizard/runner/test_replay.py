@@ -224,7 +224,7 @@ def test_the_same_engine_still_fails(confirmed):
     journal = (confirmed / NAME).read_bytes()
     found = again(confirmed)
     assert outcomes(found) == ["still fails", "still fails", "still passes", "still passes"]
-    assert [r.recorded for r in found.rows] == ["fails (0.5)", "fails (0.5)", "passes (0.0001)", "passes (0.0001)"]
+    assert [r.recorded for r in found.rows] == ["fails (50 %)", "fails (50 %)", "passes (0.01 %)", "passes (0.01 %)"]
     assert found.verdict == "still fails"
     assert [found.exit_code(x) for x in ("same", "fixed", "fails")] == [0, DIFFERS, 0]
     assert sorted(p.name for p in confirmed.rglob("*")) == before

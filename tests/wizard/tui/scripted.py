@@ -50,7 +50,7 @@ def flow() -> Flow:
             "layerwise": FlowNode(
                 title="Is layerwise an option?",
                 explain="Marking a tensor as an output stops the engine from ‹fusing› across it.",
-                ask="Does the failure still show when every tensor is an output?",
+                ask="Is it still wrong when we look at every layer?",
                 step=StepUse(use="layerwise"),
                 answers={
                     "yes": Answer("Yes, it still fails", "minimal", when={"observer": "reproduces"}),
