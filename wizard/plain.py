@@ -10,6 +10,7 @@ from typing import Any, Protocol, TextIO
 import msgspec
 
 from engines.graph.index import GraphIndex
+from engines.options import recorded
 from engines.probe import AnyProbe, Describe, Inspect, Measure, Measurement
 from wizard.flow.model import Flow
 from wizard.report.picture import curve
@@ -71,7 +72,9 @@ def say_engines(event: StepStarted) -> str:
     """``ENGINE:option=value 10.6 on NVIDIA H200 against REFERENCE 1.23.2 on CPU``; "" where no engine was looked at."""
     asked = []
     for spec, info in ((event.engine, event.engine_info), (event.reference, event.reference_info)):
-        if spec and info:
+        if spec and info and recorded(spec):
+            asked.append(f"recorded outputs ({elide(spec, 100)})")
+        elif spec and info:
             device = f"on {info['device']}" if info.get("device") else ""
             asked.append(" ".join(filter(None, (elide(spec, 100), str(info.get("version", "")), device))))
     return visible(" against ".join(asked))

@@ -8,10 +8,12 @@ from engines.asking import StepRefused
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_check
 from engines.nearest import suggestion
+from engines.options import recorded
 from engines.probe import Measurement, SampleInfo
 from engines.search.controls import Controls
 from engines.sources import POSTPROCESSING
 from engines.sources import scripts as scripts_of
+from engines.spec import unquantized
 from engines.views import ProblemView
 
 _BAD_INPUT, _MISSING, _UNPROVEN = 2, 4, 6  # exit codes (wizard.exits), which an engine's room does not import
@@ -82,3 +84,13 @@ def refuse_unknown_outputs(problem: ProblemView, outputs: Iterable[str]) -> None
                     f"--{option}: the model has no output '{name}'.{suggestion(name, known, ' ')} It has {shown}.",
                     code=_BAD_INPUT,
                 )
+
+
+def say_half(stated: str, reference: str) -> tuple[str, ...]:
+    """What a reference of the same file does not show of a model that states a half precision; ``stated``: which, "" for none."""
+    if not stated or unquantized(reference) or recorded(reference):
+        return ()
+    return (
+        f"The file is in {stated.upper()} itself, and the reference computes what it states: what {stated.upper()} costs shows "
+        "against its FP32 original (--reference onnxruntime:model=ORIGINAL.onnx).",
+    )

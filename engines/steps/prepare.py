@@ -51,8 +51,13 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             raise intake.no_inputs(made, problem.inputs)
         quantized = bool(made.facts.get("quantized"))
         # Against the model before it was converted, what halves cost is no failure.
-        half = str(made.facts.get("half", "")) if unquantized(ctx.reference) else ""
-        said = (*made.facts.get("guesses", ()), *made.facts.get("warnings", ()))
+        stated = str(made.facts.get("half", ""))
+        half = stated if unquantized(ctx.reference) else ""
+        said = (
+            *made.facts.get("guesses", ()),
+            *made.facts.get("warnings", ()),
+            *intake.say_half(stated, ctx.reference),
+        )
         tried = _with_inputs(findings, made)
         if no_batch := (yield from see_rows(ctx, tried, tuple(made.facts.get("batched", ())))):
             made = yield from asked(_inputs(ctx, findings, batch=False))

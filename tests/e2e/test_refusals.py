@@ -49,9 +49,10 @@ def test_an_engine_that_is_not_installed(narrowdown, shapes) -> None:
     assert ran.out == ""
 
 
-def test_inputs_that_lack_a_name(narrowdown, shapes, tmp_path) -> None:
+@pytest.mark.parametrize("words", [["run"], ["step", "compare"]])
+def test_inputs_that_lack_a_name(narrowdown, shapes, tmp_path, words: list[str]) -> None:
     np.savez(tmp_path / "wrong.npz", imag=np.zeros((1, 1, 64, 64), np.float32))
-    ran = narrowdown("run", shapes[0], "--inputs", tmp_path / "wrong.npz", "--session", tmp_path / "s")
+    ran = narrowdown(*words, shapes[0], "--inputs", tmp_path / "wrong.npz", "--session", tmp_path / "s")
     assert ran.code == 2, ran.out + ran.err
     assert "lacks the input 'image' (it has 'imag'). The model wants float32 [n, 1, 64, 64] there." in ran.err
     assert "no session is kept" in ran.err

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
 from wizard.flow.model import Answer, End, Flow, FlowNode
-from wizard.plain import JsonDisplay, PlainDisplay, progress_line, say_measurement
+from wizard.plain import JsonDisplay, PlainDisplay, progress_line, say_engines, say_measurement
 from wizard.session.events import (
     NoteAdded,
     Offered,
@@ -236,3 +236,11 @@ def test_the_build_at_work_says_how_far_it_is() -> None:
     line = progress_line({"phase": "running", "text": "the whole model", "workers": workers})
     assert "building: Timing tactics, 3 of 40" in line
     assert "1 of 40" not in line
+
+
+def test_the_first_line_says_what_computes_and_what_was_recorded() -> None:
+    started = StepStarted(
+        run=1, node="n", visit=1, step="compare", step_version=1, engine="emulate", reference="golden:files=/a/out.npz",
+        engine_info={"version": "1.2", "device": "a CPU"}, reference_info={"version": "", "device": "recorded"},
+    )  # fmt: skip
+    assert say_engines(started) == "emulate 1.2 on a CPU against recorded outputs (golden:files=/a/out.npz)"

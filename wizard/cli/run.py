@@ -197,6 +197,9 @@ def metered(shown: Display, file: str | None, session: str) -> Display:
     return Metered(shown, Path(file).expanduser().absolute(), session)
 
 
+_ENDING = 20.0  # seconds that a runner may take to end once its client has left; 2 were seen on a machine with 10 times its work
+
+
 def start(problem: Problem, arguments: argparse.Namespace, *, person: bool, usual: str = "") -> tuple[int, Path]:
     """Make the session, or go on with the one that ``--session`` names, and walk it: the exit code, and its folder. ``usual``:
     what is said of an engine that nobody named, once nothing is refused."""
@@ -239,7 +242,7 @@ def drop_refused(place: Path) -> None:
     with contextlib.suppress(
         SessionProblem, OSError
     ):  # whatever keeps it: it is in the list, and says what was refused
-        removal.remove(place)
+        removal.remove(place, patience=_ENDING)
         terminal.say("nothing was measured, so no session is kept.")
 
 
@@ -340,7 +343,7 @@ def finish(place: Path, code: int, *, text: bool) -> None:
     from wizard.machine_room import MachineProblem
     from wizard.report import to_html
     from wizard.report.gather import summary
-    from wizard.report.hand_on import APPLY, ISSUE, first_line, name_addressee
+    from wizard.report.hand_on import APPLY, ISSUE, name_addressee, say_first
     from wizard.report.portable import handed_on
     from wizard.report.read import read
     from wizard.session.problems import SessionProblem
@@ -379,10 +382,11 @@ def finish(place: Path, code: int, *, text: bool) -> None:
         said = end is not None and report.headline == end.title  # by the display, already
         told = summary(report)[1 if said else 0 :]
         print(*map(visible, told), sep="\n")
-        tool, line = first_line(report.workaround)
-        if case and line and (Path(case) / APPLY).is_file():
-            print(f"  apply    paste this first ({visible(tool)}); {Path(case) / APPLY} has the rest, and other tools:")
-            print(f"           {visible(line)}")
+        if case and (Path(case) / APPLY).is_file():
+            first = say_first(report.workaround, str(Path(case) / APPLY))
+            print(f"  apply    {visible(first.text[0].lower() + first.text[1:] if first.typed else first.text)}")
+            if first.typed:
+                print(f"           {visible(first.typed)}")
         if report.names.in_sight(report.culprits, report.workaround):
             print(f"  names    {visible(report.names.legend)}")
         if case:

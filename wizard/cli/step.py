@@ -18,7 +18,7 @@ from wizard.cli.flow import writable
 from wizard.cli.follow import Follower
 from wizard.cli.results import result
 from wizard.cli.shown import found
-from wizard.exits import NOT_REPRODUCED, STOPPED, BadUsage, Missing
+from wizard.exits import BAD_USAGE, NOT_REPRODUCED, STOPPED, BadUsage, Missing
 from wizard.flow.load import in_words
 from wizard.flow.model import Flow
 from wizard.given import problem_from, say_usual
@@ -55,6 +55,7 @@ def one(arguments: argparse.Namespace, params: dict[str, str]) -> int:
     handed.refuse(problem, arguments.pass_env, arguments.executor)
     text = single_flow(arguments.name, params)
     place = run.session_folder(problem, text, arguments.session)
+    fresh = not folders.load(place, brief=True).seq
     # Who expects something of a step, or asks for builds one after the other, wants it measured now.
     if not (arguments.anew or arguments.expect or arguments.until or (place / journal.NAME).exists()):
         source, known = take_earlier(place, problem)
@@ -63,11 +64,12 @@ def one(arguments: argparse.Namespace, params: dict[str, str]) -> int:
             terminal.say(f"{count(known, 'measurement')} of {whose} taken over; --anew measures again.")
     if said := say_usual(arguments):
         terminal.say(said)
-    return follow(arguments, place, problem)
+    return follow(arguments, place, problem, fresh=fresh)
 
 
-def follow(arguments: argparse.Namespace, place: Path, problem: Problem) -> int:
-    """Run the step that the session in ``place`` is about, and say what it found; the exit code."""
+def follow(arguments: argparse.Namespace, place: Path, problem: Problem, *, fresh: bool = False) -> int:
+    """Run the step that the session in ``place`` is about, and say what it found; the exit code. ``fresh``: the session has just
+    been made, and goes again where what was given does not fit."""
     consent = run.agreed(problem)
     flow = run.flow_of(place)
     since = folders.load(place, brief=True).seq
@@ -111,7 +113,9 @@ def follow(arguments: argparse.Namespace, place: Path, problem: Problem) -> int:
         if code == NOT_REPRODUCED:  # also where it was refused before it began: the whole model did not fail
             told |= {e.field: e.value for e in STEPS[visit.step].ends if e.end == "not-reproduced" and e.field in told}
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")
-    elif arguments.display in ("auto", "plain", "rich"):
+    if fresh and code == BAD_USAGE:
+        run.drop_refused(place)
+    elif not arguments.json and arguments.display in ("auto", "plain", "rich"):
         outputs = reading.table(visit.tables.get("outputs", ""))
         for line in found(visit.step, visit.outcome, outputs, reading.state.findings.criterion):
             print(line)

@@ -48,6 +48,14 @@ def name_addressee(engine: str) -> str:
     return f"whoever maintains the engine ({url})" if url else "whoever maintains the engine or the model"
 
 
+def say_first(workaround: Workaround | None, where: str) -> Deed:
+    """What to paste first of a workaround, and ``where`` the file with all of it lies."""
+    tool, line = first_line(workaround)
+    if not line:
+        return Deed(f"{where} has the lines to paste, tool by tool.")
+    return Deed(f"Paste this first ({tool}); {where} has the rest, and other tools:", line)
+
+
 def first_line(workaround: Workaround | None) -> tuple[str, str]:
     """The tool that is told of the workaround first, and the line that tells it; empty where there is none, or it is too long."""
     first = next(iter(workaround.apply), None) if workaround is not None else None

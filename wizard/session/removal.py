@@ -24,11 +24,12 @@ class NotRemoved(SessionProblem):
     """The session stays."""
 
 
-def remove(place: Path) -> None:
-    """Remove a session's folder with all that is in it. Raises Held while somebody works on it, NotRemoved, OSError."""
+def remove(place: Path, *, patience: float = 0.5) -> None:
+    """Remove a session's folder with all that is in it. ``patience``: seconds to wait for who works on it. Raises Held while
+    somebody does, NotRemoved, OSError."""
     _refuse_link(place)
     going = place.with_name(f"{_GOING}{place.name}")
-    held = lock.Lock.acquire(place)
+    held = lock.Lock.acquire(place, patience=patience)
     try:
         if going.exists():  # of a removal that was killed
             shutil.rmtree(going)

@@ -12,7 +12,7 @@ from wizard.bundle.check_script import can_check
 from wizard.ladder.offer import offer_ladder
 from wizard.report.document import Report
 from wizard.report.gather import gather, say_effect, summary
-from wizard.report.hand_on import APPLY, first_line, name_addressee
+from wizard.report.hand_on import APPLY, name_addressee, say_first
 from wizard.session.folder import name_for_command
 from wizard.session.following import offer
 from wizard.tui.scene import Scene, commands
@@ -67,10 +67,8 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
             made.append(Todo(f"Use this model in place of yours. {remedy(cure)}", shorten_path(here / MIXED)))
         else:
             made.append(Todo(remedy(cure)))
-        tool, line = first_line(report(scene).workaround)
-        if line and f"case/{APPLY}" in scene.files:
-            where = shorten_path(here / "case" / APPLY)
-            made.append(Todo(f"Paste this first ({tool}); {where} has the rest, and other tools:", line))
+        if f"case/{APPLY}" in scene.files:
+            made.append(Todo(*say_first(report(scene).workaround, str(shorten_path(here / "case" / APPLY)))))
         elif MIXED not in scene.files and cure.keep_names:
             made.append(Todo("{copy} copies commands that do it with other tools."))
     if verdict == "fixed-by-sanitizing":

@@ -90,3 +90,18 @@ def test_what_gave_no_answer_is_not_said_to_pass() -> None:
         with pytest.raises(StepRefused, match=f"^Whether the model fails cannot be told: .*{said}") as no:
             intake.refuse_unresolved(m, rule, check=check)
         assert no.value.code == 6
+
+
+@pytest.mark.parametrize(
+    ("stated", "reference", "told"),
+    [
+        ("fp16", "onnxruntime", 1),
+        ("fp16", "onnxruntime:model=/a/float.onnx", 0),
+        ("fp16", "golden:files=/a/out.npz", 0),
+        ("", "onnxruntime", 0),
+    ],
+)
+def test_a_half_file_against_itself_is_told_of_its_original(stated: str, reference: str, told: int) -> None:
+    said = intake.say_half(stated, reference)
+    assert len(said) == told
+    assert all("FP16" in s and "--reference onnxruntime:model=ORIGINAL.onnx" in s for s in said)

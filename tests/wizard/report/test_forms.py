@@ -34,7 +34,7 @@ from wizard.report.document import (
     Varied,
     Workaround,
 )
-from wizard.report.hand_on import list_deeds
+from wizard.report.hand_on import list_deeds, say_first
 from wizard.report.markdown import code, literal
 from wizard.report.picture import curve, error_by_depth
 from wizard.report.vicinity import Spot, Vicinity
@@ -203,6 +203,9 @@ def test_what_to_do_now_stands_in_every_form() -> None:
     bare = msgspec.structs.replace(told, culprits=(), workaround=msgspec.structs.replace(cure, holds=False), next="")
     assert list_deeds(bare) == [], "no case to send, no workaround to apply"
     assert "the model" in list_deeds(report())[-1].text, "an emulation has no tracker"
+    assert say_first(cure, "case/workaround.md").typed == "set('<x>', 1)"
+    long = msgspec.structs.replace(cure, apply=(msgspec.structs.replace(cure.apply[0], text="x" * 300, line=""),))
+    assert say_first(long, "case/workaround.md") == ("case/workaround.md has the lines to paste, tool by tool.", "")
 
 
 class Page(html.parser.HTMLParser):
