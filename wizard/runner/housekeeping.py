@@ -50,6 +50,10 @@ class Housekeeping:
     async def close(self) -> None:
         """Leave no more on the disk than an ended session needs; no probe is at work. Raises as ``tidy``."""
         await self.tidy()
+        await self.drop_made()
+
+    async def drop_made(self) -> None:
+        """Leave nothing that is made again; no probe is at work. Raises nothing."""
         await asyncio.to_thread(room.drop_made, self._ledger.store)
 
     async def sweep(self) -> None:

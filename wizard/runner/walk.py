@@ -125,6 +125,8 @@ class Walk:
             ticking.cancel()
             await self._stepping.forget_answer()
             await self._pool.stop(hard=control.stopping == "hard")
+        if control.stopping and not end:  # most of what a session weighs; who takes it up again makes it again
+            await self._house.drop_made()
         control.phase = "ended" if end else "stopped"
         control.reason = reason
         self._draw()

@@ -95,21 +95,29 @@ def test_beyond_it_goes_what_nothing_rests_on_and_that_is_said_once(tmp_path: Pa
     assert "1 saved file that the route does not need" in notes(small)[1]
 
 
-@pytest.mark.parametrize("ended", [True, False])
-def test_an_ended_session_keeps_nothing_that_is_made_again(tmp_path: Path, ended: bool) -> None:
-    """Captured values and converted weights go with the last step; those of a session that waits for a person stay."""
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (None, 0),
+        (Options(detach=True, first=({"do": "stop"},)), 130),
+        (Options(detach=True, policy="script", answers={"third": "ask"}), 3),
+    ],
+)
+def test_what_is_made_again_goes_when_a_session_ends_or_is_stopped(
+    tmp_path: Path, options: Options | None, code: int
+) -> None:
+    """Captured values and converted weights; those of a session that waits for a person stay."""
     store = Store(tmp_path)
     own, converted = store.weights / f"{'a' * 64}.bin", store.weights / f"{'a' * 64}.fp16.bin"
     captured = store.captures / "reference" / "sample" / "1.npy"
     for path in (own, converted, captured):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x" * KIB)
-    asked = Options(detach=True, policy="script", answers={"third": "ask"})
-    assert keep(tmp_path, Keeping(tmp_path), None if ended else asked) == (0 if ended else 3)
+    assert keep(tmp_path, Keeping(tmp_path), options) == code
     assert own.exists()
-    assert (converted.exists(), captured.exists()) == (not ended, not ended)
+    assert (converted.exists(), captured.exists()) == (code == 3, code == 3)
     assert store.captures.is_dir()
-    assert bool(list(store.captures.iterdir())) != ended
+    assert bool(list(store.captures.iterdir())) == (code == 3)
 
 
 def _table(folder: Path) -> list[dict[str, Any]]:
