@@ -21,7 +21,7 @@ from wizard.exits import FOUND, UNRESOLVED, BadUsage, Missing
 from wizard.ladder import table
 from wizard.ladder.checks import Answer, Case, ask, case_key, recall
 from wizard.ladder.environments import Place, interpreter, order, releases, root, site, size
-from wizard.ladder.rungs import next_rung
+from wizard.ladder.rungs import expect_rungs, next_rung
 from wizard.machine_room import MachineProblem
 from wizard.session import folder as folders
 from wizard.trust.reading import digest, head
@@ -108,7 +108,7 @@ def prepared(name: str, scratched: Path) -> list[Case]:
 def announce(places: list[Place], cases: list[Case], arguments: argparse.Namespace) -> None:
     """What it will cost, before it does. Raises Refusal where the disk has no room."""
     n = len(places)
-    least = n if arguments.every else min(n, 2 + max(0, (n - 1).bit_length()))
+    least = n if arguments.every else expect_rungs(n)
     most = min(n, arguments.most or n)
     expected = f"about {min(least, most)} of them for each case, at most {most}"
     known = [answer for case in cases for place in places if (answer := recall(case, place, root() / "answers"))]

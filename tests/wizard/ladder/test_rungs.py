@@ -1,8 +1,8 @@
 """Which release is asked next, and what is said of the answers: against every history of eight releases."""
 
-from itertools import product
+from itertools import combinations, product
 
-from wizard.ladder.rungs import next_rung, sentence, tell
+from wizard.ladder.rungs import expect_rungs, next_rung, sentence, tell
 
 N = 8
 WORDS = {"f": "fails", "p": "passes", "?": "cannot tell"}
@@ -35,6 +35,20 @@ def test_one_turn_among_64_is_found_in_eight_looks() -> None:
         (found,) = tell(told).turns
         assert (found.before, found.after) == (turn - 1, turn)
         assert len(told) <= 8
+
+
+def test_what_is_expected_is_within_two_of_what_comes_for_nearly_every_stretch_of_bad_releases() -> None:
+    """Each stretch of up to 12 releases, found in each of its releases."""
+    tried = [
+        (len(climb("p" * low + "f" * (high - low) + "p" * (n - high), found)), expect_rungs(n))
+        for n in range(2, 13)
+        for low, high in combinations(range(n + 1), 2)
+        for found in range(low, high)
+    ]
+    assert len(tried) > 1300
+    assert sum(came <= 2 * expected and expected <= 2 * came for came, expected in tried) > 0.95 * len(tried)
+    assert sum(expected for _, expected in tried) / sum(came for came, _ in tried) > 0.85
+    assert sum(expected for _, expected in tried) / sum(came for came, _ in tried) < 1.15
 
 
 def test_a_fault_that_came_and_went_is_found_from_either_end_or_where_it_was_found() -> None:
