@@ -32,8 +32,7 @@ def u(*shape: int) -> Any:
 
 
 def i(*shape: int) -> Any:
-    """Seven bits: on a processor with AVX2 and without VNNI ONNX Runtime's products of U8 and S8 saturate beyond them."""
-    return RNG.integers(-64, 64, shape).astype(np.int8)
+    return RNG.integers(-127, 128, shape).astype(np.int8)
 
 
 def w(*shape: int) -> Any:
