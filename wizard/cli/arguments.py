@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import importlib
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -47,6 +48,8 @@ class Parser(argparse.ArgumentParser):
             if isinstance(action.choices, _Steps) and (why := action.choices.why_not(str(value))):
                 raise BadUsage(why)
             known = [str(choice) for choice in action.choices]
+            if "open" in known and str(value).endswith(".onnx"):
+                raise BadUsage(f"'{value}' is a model and no command: {self.prog} open {shlex.quote(value)}")
             what = "command" if isinstance(action, argparse._SubParsersAction) else _called(action, self.prog)
             raise BadUsage(f"'{value}' is not a {what}.{suggestion(str(value), known, ' ')} Known: {', '.join(known)}.")
 
