@@ -51,7 +51,8 @@ class Work(msgspec.Struct, frozen=True):
     """Probes of one kind. ``count_rows``: what each feeds, 0 unknown; ``runs``: of each build. ``ahead``: free slots take part.
     ``times``: each takes so many times what is usual for its kind. ``share``: of the model that each looks at, where it is priced
     beside looks at all of it. ``fresh``: of a model or a sample that the reference has not
-    been run on yet. ``told``: seconds that one takes, where that is told by other means than probes of its kind."""
+    been run on yet. ``told``: seconds that one takes, where that is told by other means than probes of its kind.
+    ``reused``: it feeds a build that stands, and makes none."""
 
     kind: Kind
     probes: int = 1
@@ -62,6 +63,7 @@ class Work(msgspec.Struct, frozen=True):
     share: float = 1.0
     fresh: bool = False
     told: float = 0.0
+    reused: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -109,7 +111,8 @@ class Size(msgspec.Struct, frozen=True):
 class Seen(msgspec.Struct, frozen=True):
     """A probe that was measured: what it took, and for what. ``cold``: the reference was run for it too, for the first time;
     ``build_seconds`` and, of one run, ``run_seconds`` are the engine's own; several runs are scored in that, too. ``first``: the
-    engine's first build of its kind, and a dear one: it paid for what later ones find done."""
+    engine's first build of its kind, and a dear one: it paid for what later ones find done. ``reused``: a build that stood
+    answered it, so it tells nothing of what one takes."""
 
     kind: Kind
     rows: int
@@ -119,6 +122,7 @@ class Seen(msgspec.Struct, frozen=True):
     build_seconds: float = 0.0
     cold: bool = False
     first: bool = False
+    reused: bool = False
 
     @property
     def again(self) -> float:
@@ -161,10 +165,15 @@ def price_plan(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
 def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
     """Seconds of all its probes; None where nothing like it was measured. A first build that was dear says nothing of later ones:
     on TensorRT those took a ninth of it (docs/tensorrt.md)."""
-    seen = [s for s in seen if not s.first]
     if work.told:
         return work.probes * work.told
-    each = _seconds_of_one(work, [s for s in seen if s.kind == work.kind])
+    firsts = any(s.first and s.kind == work.kind for s in seen)
+    seen = [s for s in seen if not s.first]
+    like = [s for s in seen if s.kind == work.kind]
+    each = _seconds_of_one(work, like)
+    if firsts and not work.reused and all(s.reused for s in like):
+        # No later build was made: of 84 s the next took 8 to 10, of 355 s 5, of 9 s 2 to 6 (docs/tensorrt.md).
+        return None
     for beside, times in BESIDE.get(work.kind, ()) if each is None else ():
         each = _seconds_of_one(msgspec.structs.replace(work, rows=1), [s for s in seen if s.kind == beside])
         if each is not None:
@@ -181,6 +190,10 @@ def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:
     cost a run each."""
     if not like:
         return None
+    if work.reused:
+        like = [s for s in like if s.reused] or [_without_build(s) for s in like]
+    else:
+        like = [s for s in like if not s.reused] or like
     # What a further run takes shows where there were some: of a single one the engine's own time is a part of it.
     repeated = [s for s in like if s.runs > 1] or like
     # What ran cold tells less of what will not.
@@ -201,6 +214,12 @@ def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:
         single = took[nearest] * math.sqrt(rows / nearest)
     a_run = statistics.median_low([s.run_seconds / max(1, s.runs * s.rows) for s in repeated[-RECENT:]])
     return max(0.0, single + (work.runs - 1) * a_run * rows)
+
+
+def _without_build(s: Seen) -> Seen:
+    """The same probe, had its build stood already."""
+    took = max(s.seconds - s.build_seconds, s.run_seconds)
+    return msgspec.structs.replace(s, seconds=took, build_seconds=0.0, reused=True)
 
 
 def _seconds_of_one_run(s: Seen, fresh: bool) -> float:
@@ -258,12 +277,15 @@ def collect_seen(
         met |= asked
         # Repeated builds share nothing with others, so the first of them pays anew.
         built = ("built", getattr(probe, "engine", ""), "afresh" if getattr(probe, "attempt", 0) else "")
-        first = built not in met and m.build_seconds >= COLD
-        if m.build_seconds > 0:
+        # A build that stood answers with the seconds that it once took.
+        reused = m.build_seconds > seconds
+        build_seconds = 0.0 if reused else m.build_seconds
+        first = built not in met and build_seconds >= COLD
+        if build_seconds > 0:
             met.add(built)
         fed_rows, runs = count_rows(fed, infos) if fed else 1, max(1, getattr(probe, "runs", 1))
         # Of runs that differ each is scored, which takes longer than the engine did; and where they differ a lot, the answer lies
         # in a file, and nothing of it is at hand here.
-        ran = m.run_seconds if runs == 1 else max(m.run_seconds, seconds - SCORED * m.build_seconds)
-        found.append(Seen(what, fed_rows, runs, seconds, ran, m.build_seconds, cold, first))
+        ran = m.run_seconds if runs == 1 else max(m.run_seconds, seconds - SCORED * build_seconds)
+        found.append(Seen(what, fed_rows, runs, seconds, ran, build_seconds, cold, first, reused))
     return tuple(found)

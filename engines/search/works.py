@@ -38,7 +38,7 @@ def before(ctx: StepContext, _size: Size) -> tuple[Work, ...]:
     """What ``prepare_findings`` asks of a step that runs alone: nothing once the failure is locked."""
     if ctx.findings.signature is not None:
         return ()
-    return (*reads(ctx), on_all(ctx), *(() if ctx.check else (on_sample(ctx),)))
+    return (*reads(ctx), on_all(ctx), *(() if ctx.check else (again(on_sample(ctx)),)))
 
 
 def _kind_of_whole(ctx: StepContext) -> Kind:
@@ -58,6 +58,11 @@ def on_sample(ctx: StepContext, probes: int = 1, runs: int = 1) -> Work:
 def fresh(work: Work) -> Work:
     """Of a model that the reference has not been run on."""
     return msgspec.structs.replace(work, fresh=True)
+
+
+def again(work: Work) -> Work:
+    """Of a build that stands: the one that the work before it has made, or an earlier step."""
+    return msgspec.structs.replace(work, reused=True)
 
 
 def part(ctx: StepContext, probes: int, *, ahead: bool = True) -> Work:

@@ -605,7 +605,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     asked = (
         (works.on_all(ctx),)
         if ctx.check
-        else (works.on_all(ctx), works.on_sample(ctx), *works.others(ctx, 1 + emulated))
+        else (works.on_all(ctx), works.again(works.on_sample(ctx)), *works.others(ctx, 1 + emulated))
     )
     given = size.given
     taken_in = 0 if ctx.findings.model else given

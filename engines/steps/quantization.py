@@ -262,7 +262,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     measured = not unquantized(ctx.reference)
     asked = (
         Work("read", 2),
-        *((works.on_all(ctx), works.on_sample(ctx)) if measured else ()),
+        *((works.on_all(ctx), works.again(works.on_sample(ctx))) if measured else ()),
         works.effect(ctx, 2 + effects, times=2.0),  # a layer with its pairs
         Work("watched", 1, works.sample_rows(ctx)),
         Work("whole", 2 + 2 * effects, works.sample_rows(ctx), ahead=True),

@@ -299,11 +299,11 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     params = msgspec.convert(dict(ctx.params), RepeatParams)
     findings = ctx.findings
     if not ctx.check and ctx.can("rebuild") and remedy.can_remedy(ctx, findings):
-        tried = (works.on_all(ctx, real=True), works.on_sample(ctx, runs=params.runs))
+        tried = (works.on_all(ctx, real=True), works.again(works.on_sample(ctx, runs=params.runs)))
         return Plan((*works.before(ctx, size), Work("read"), *tried))
     again = ctx.check or (ctx.can("rebuild") and not _is_of_the_precision(findings, findings.criterion or Criterion()))
     runs = max(params.runs, min(params.most_runs, findings.looks))
-    same = () if ctx.check else (works.on_sample(ctx, runs=runs),)
+    same = () if ctx.check else (works.again(works.on_sample(ctx, runs=runs)),)
     return Plan((*works.before(ctx, size), *same, *((works.on_sample(ctx, params.builds),) if again else ())))
 
 

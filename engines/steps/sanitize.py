@@ -228,7 +228,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     """Clean up, all samples of the new model, the worst row alone; its reference values are captured anew. What a cure is held to
     is not counted: most models are not cured."""
     looks = ctx.findings.looks
-    row = (works.fresh(works.on_sample(ctx)),) if "/" in ctx.findings.sample else ()
+    row = (works.again(works.fresh(works.on_sample(ctx))),) if "/" in ctx.findings.sample else ()
     disk = size.captured + min(2 * size.weights, FOLDED)
     return Plan((Work("read"), works.fresh(works.on_all(ctx, looks, real=looks > 1)), *row), disk, size.captured)
 

@@ -91,6 +91,35 @@ def test_what_a_probe_takes_depends_on_its_rows_and_runs() -> None:
     assert price_work(Work("check"), found) is None
 
 
+def test_a_build_that_stood_prices_none_that_is_made() -> None:
+    """355 s for the first build of a CNN, 0.25 s for a row that it was fed then, 5 s for the next build (docs/tensorrt.md)."""
+    first = Seen("whole", 8, 1, 355.0, build_seconds=354.6, first=True)
+    fed, made = Seen("whole", 1, 1, 0.25, reused=True), Seen("whole", 1, 1, 5.0, build_seconds=4.6)
+    row = Work("whole", 1, rows=1)
+    assert price_work(row, [first, fed]) is None
+    assert price_plan(Plan((row,)), [first, fed]).unit == 354.6
+    assert price_work(row, [first, fed, made]) == 5.0
+    again = msgspec.structs.replace(row, reused=True)
+    assert price_work(again, [first, fed, made]) == 0.25
+    assert price_work(again, [first, made]) == pytest.approx(0.4)
+    assert price_work(row, [fed]) == 0.25, "no build was dear: as ever"
+
+
+def test_an_answer_faster_than_its_build_was_a_build_that_stood() -> None:
+    infos = (SampleInfo("real:0", "real", 8),)
+    took = [(ENGINE, 354.6, 355.0), (ENGINE, 354.6, 0.25), ("emulate:precision=bf16", 0.2, 0.3)]
+    seen = collect_seen(
+        [
+            (measure(engine=e), Measurement(build_seconds=built), seconds)
+            for e, built, seconds in took
+        ],
+        ENGINE, REFERENCE, infos, 40,
+    )  # fmt: skip
+    assert [(s.reused, s.build_seconds, s.first) for s in seen] == [
+        (False, 354.6, True), (True, 0.0, False), (False, 0.2, False),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(("kind_", "beside", "times"), [(k, *to) for k, all_ in BESIDE.items() for to in all_])
 def test_what_was_never_measured_is_priced_beside_what_was(kind_: Kind, beside: Kind, times: float) -> None:
     found = [Seen(beside, 1, 1, 2.0)]
