@@ -117,7 +117,7 @@ def before_and_after(report: Report) -> str:
         if w.unseen_n
         else ((report.samples_failing, report.samples), (w.samples_n - w.samples_ok, w.samples_n))
     )
-    drawn, y = [], 0.0
+    drawn, y = [], 6.0
     for name, (wrong, of) in zip(("as it is", "with the workaround"), counts, strict=True):
         share = WIDTH * wrong / of if of else 0.0
         drawn.append(
@@ -136,12 +136,13 @@ def before_and_after(report: Report) -> str:
             )
             y += 38
         drawn.append(
-            f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{y - 60:.0f}" y2="{y - 8:.0f}"/>'
-            f'<text class="axis" x="{x + 5:.1f}" y="{y - 27:.0f}">allowed {allowed}</text>'
+            f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{y - 60:.0f}" y2="{y + 8:.0f}"/>'
+            f'<text class="axis" x="{x + 5:.1f}" y="{y + 8:.0f}">allowed {allowed}</text>'
         )
+        y += 14
     (before, all_), (after, of) = counts
     said = f"{before} of {all_} samples are wrong as it is, {after} of {of} with the workaround"
-    return _svg(y, said, "".join(drawn))
+    return _svg(y, said, "".join(drawn), fits=True)
 
 
 def weigh(rows: Sequence[Weighed], tolerance: float | None, metric: str = "") -> str:
@@ -278,11 +279,11 @@ def _hunt(search: Search, tried: Sequence[Tried], number: int, *, kept: bool) ->
     play = (
         f'<g id="play{number}" class="play" role="button" tabindex="0">'
         '<rect class="box" x="0" y="4" width="38" height="18" rx="4"/>'
-        '<text class="axis" x="19" y="17" text-anchor="middle">▶ play</text></g>'
+        '<text class="axis" x="19" y="17" text-anchor="middle">▶</text></g>'
     )
     last = search.whole - 1
     axis = (
-        f'<text class="axis" x="{LEFT - 6}" y="{top + 9:.1f}" text-anchor="end">probe 1</text>'
+        f'<text class="axis" x="{LEFT - 6}" y="{top + 9:.1f}" text-anchor="end">1st</text>'
         f'<text class="axis" x="{LEFT}" y="{bottom + 14:.1f}">node 0</text>'
         f'<text class="axis" x="{WIDTH}" y="{bottom + 14:.1f}" text-anchor="end">node {last:,}</text>'
     )
@@ -301,7 +302,7 @@ def _hunt(search: Search, tried: Sequence[Tried], number: int, *, kept: bool) ->
         f'<text class="axis" x="{LEFT}" y="{below + high + 14:.1f}">{what}: {search.whole:,} to {curve[-1]:,}, logarithmic</text>'
     )
     label = f"The {count(len(tried), 'probe')} of {escape(visible(elide(search.step, 60)))}, {tally(search)}"
-    return _svg(below + high + 20, label, play + strip + "".join(drawn) + axis)
+    return _svg(below + high + 20, label, play + strip + "".join(drawn) + axis, fits=True)
 
 
 def _across(node: int, whole: int) -> float:
@@ -367,10 +368,10 @@ def _marks(search: Search, looks: Sequence[Look]) -> str:
             drawn.append(f'<text class="axis" x="{x + room / 2:.1f}" y="14" text-anchor="middle">×{title}</text>')
     drawn.append(
         f'<text class="axis" x="{LEFT}" y="32">first probe</text>'
-        f'<text class="axis" x="{max(LEFT + 90, LEFT + len(looks) * wide):.0f}" y="32" text-anchor="end">last</text>'
+        f'<text class="axis" x="{max(LEFT + 170, LEFT + len(looks) * wide):.0f}" y="32" text-anchor="end">last</text>'
     )
     label = f"The {count(len(looks), 'probe')} of {escape(visible(elide(search.step, 60)))}, {tally(search)}"
-    return _svg(38, label, "".join(drawn))
+    return _svg(38, label, "".join(drawn), fits=True)
 
 
 def tally(search: Search) -> str:
@@ -419,12 +420,12 @@ def heat(values: Values) -> str:
     frame = f'<rect class="frame" x="{LEFT}" y="0" width="{columns * wide:.1f}" height="{bottom:.1f}"/>'
     lines = ["the last axis runs to the right" + (", the others down" if rows > 1 else "")]
     lines += [f"{sign} {said}" for letter, (_, sign, said) in lost_at.items() if letter in met]
-    caption = f'<text class="axis" x="{LEFT - 6}" y="10" text-anchor="end">first</text>' + "".join(
-        f'<text class="axis" x="{LEFT}" y="{bottom + 14 * n - 1:.1f}">{line}</text>' for n, line in enumerate(lines, 1)
+    caption = f'<text class="axis" x="{LEFT - 6}" y="13" text-anchor="end">first</text>' + "".join(
+        f'<text class="axis" x="{LEFT}" y="{bottom + 20 * n - 4:.1f}">{line}</text>' for n, line in enumerate(lines, 1)
     )
     notes = escape(f"{say_values_lost(values)} {say_values_apart(values)}")
     said = f"Largest differences of {escape(visible(elide(values.output, 60)))}. {notes}"
-    return _svg(bottom + 14 * len(lines) + 4, said.strip(), "".join([frame, *tiles, caption]))
+    return _svg(bottom + 20 * len(lines) + 4, said.strip(), "".join([frame, *tiles, caption]), fits=True)
 
 
 def histograms(values: Values) -> str:
@@ -459,15 +460,15 @@ def histograms(values: Values) -> str:
         for x, anchor, end in ends
         if sum(values.expected) + sum(values.actual)
     )
-    axis += f'<text class="axis" x="{LEFT - 6}" y="12" text-anchor="end">{most:,}</text>'
+    axis += f'<text class="axis" x="{LEFT - 6}" y="15" text-anchor="end">{most:,}</text>'
     if any(gone):
         axis += (
             bar("inf", WIDTH - 46, gone[1], 30)
             + bar("outline", WIDTH - 46, gone[0], 30)
-            + f'<text class="axis" x="{WIDTH - 31}" y="{tall - 4}" text-anchor="middle">not finite</text>'
+            + f'<text class="axis" x="{WIDTH}" y="{tall - 4}" text-anchor="end">not finite</text>'
         )
     label = f"Values of {escape(visible(elide(values.output, 60)))}: the reference as an outline, the engine filled"
-    return _svg(tall, label, filled + outline + axis)
+    return _svg(tall, label, filled + outline + axis, fits=True)
 
 
 def neighbourhood(place: Vicinity) -> str:
@@ -512,8 +513,10 @@ def neighbourhood(place: Vicinity) -> str:
     return _svg(bottom + 8, label, "".join(drawn))
 
 
-def _svg(height: float, label: str, drawn: str) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{label}">{drawn}</svg>'
+def _svg(height: float, label: str, drawn: str, *, fits: bool = False) -> str:
+    """``fits``: its few words have room to be drawn larger where the page is as narrow as a telephone: nobody has to scroll."""
+    named = ' class="fits"' if fits else ""
+    return f'<svg{named} viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{label}">{drawn}</svg>'
 
 
 def curve(errors: Sequence[float], width: int = 60) -> str:

@@ -642,3 +642,18 @@ def test_it_opens_in_a_browser(tmp_path: Path, width: int) -> None:
     assert "<title>true,0</title>" in browse(f"--window-size={width},2400", "--dump-dom", page=tmp_path / "wide.html")
     browse("--no-pdf-header-footer", f"--print-to-pdf={tmp_path / 'report.pdf'}")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_pictures_that_a_telephone_shows_whole_are_drawn_so() -> None:
+    """They are named, the page has a rule for them, and the others keep a width at which their words can be read."""
+    page = to_html(report())
+    style = page.partition("</style>")[0]
+    assert re.search(
+        r"@media screen and \(max-width: 40rem\) \{ svg\.fits \{ min-width: 0; \} \.fits \.axis \{ font-size", style
+    )
+    drawn = re.findall(r"<svg( class=\"[a-z]+\")? viewBox[^>]*aria-label=\"([^\"]*)", page)
+    fits = {label.split(" ")[0] for named, label in drawn if "fits" in named}
+    assert fits == {"24", "The", "Largest", "Values"}, (
+        "before and after, the search, where it is wrong, how many values lie where"
+    )
+    assert {"Error", "What"} <= {label.split(" ")[0] for named, label in drawn if not named}
