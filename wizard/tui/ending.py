@@ -74,6 +74,9 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
     if verdict == "fixed-by-sanitizing":
         made.append(Todo("Use the cleaned model. This writes it:", by_hand))
     if verdict == "not-reproduced":
+        if not scene.problem.inputs:
+            told = "Only made-up inputs were tried, and yours may fail: {edit} gives your own, or:"
+            made.append(Todo(told, f"narrowdown edit {name} --inputs FILE.npz"))
         made.append(
             Todo(
                 "Does it fail on another machine? Copy the session's folder there; this measures the same:",

@@ -13,8 +13,8 @@ from wizard.session import events as e
 from wizard.tui import narrative
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Board
-from wizard.tui.client import bundle
-from wizard.tui.ending import handed
+from wizard.tui.client import Watcher, bundle
+from wizard.tui.ending import handed, todo
 from wizard.tui.glyphs import UNICODE
 from wizard.tui.sight import Sight
 from wizard.tui.widgets.evidence import drop_said, facts
@@ -133,6 +133,21 @@ def test_the_first_case_is_listed_before_further_ones(tmp_path: Path) -> None:
     names = dict(handed(files))
     assert {"check.py", "model.onnx", "report.html", "culprit-2/"} <= set(names)
     assert "more such folders beside it" in names["culprit-2/"]
+
+
+@pytest.mark.parametrize("given", [(), ("mine.npz",)])
+def test_where_only_made_up_inputs_were_right_real_ones_are_asked_for_first(
+    session: FakeSession, given: tuple[str, ...]
+) -> None:
+    script = s.opened(session).script
+    script.add(e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1))
+    script.add(e.StepFinished(run=1, node="reproduce", outcome={"verdict": "passes", "error": 1e-6}))
+    script.add(e.QuestionAnswered(node="reproduce", visit=1, answer="no", by="person"))
+    script.add(e.SessionClosed(end="not-reproduced", exit_code=10))
+    problem = msgspec.structs.replace(s.FakeLibrary(session).problem(session.folder), inputs=given)
+    first = todo(Watcher(session, problem).look(), "not-reproduced")[0]
+    assert ("--inputs" in first.command) == (not given)
+    assert ("made-up" in first.text) == (not given)
 
 
 def test_only_a_part_of_the_model_is_the_smallest_that_fails(session: FakeSession) -> None:
