@@ -87,10 +87,11 @@ def _chosen(points: "Iterable[EntryPoint]") -> tuple[Plugin, ...]:
     bring the same name the first by name has it."""
     found: list[Plugin] = []
     owners = dict.fromkeys(OURS, "Narrowdown")
-    for point in sorted(set(points), key=lambda p: (p.name, *_package(p), p.value)):
-        package, version = _package(point)
-        plugin = Plugin(point.name, package, version)
-        if OURS.get(point.name) == point.value or (plugin.name, plugin.source) in {(p.name, p.source) for p in found}:
+    # Ours go first: who brings an entry point stands in its package's metadata, a page that would be parsed for each.
+    others = {point: _package(point) for point in points if OURS.get(point.name) != point.value}
+    for point in sorted(others, key=lambda p: (p.name, *others[p], p.value)):
+        plugin = Plugin(point.name, *others[point])
+        if (plugin.name, plugin.source) in {(p.name, p.source) for p in found}:
             continue
         if owner := owners.get(point.name):
             found.append(msgspec.structs.replace(plugin, broken=f"{owner} has an engine of that name already."))

@@ -12,9 +12,14 @@ started), ``exit N`` (as ``waitpid`` says).
 
 import os
 import select
-import signal
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # what that is made of: the names as enumerations are a third of what it takes to start
 
 Born = tuple[int, str]  # a process id and when it was started: an id alone may be used again
 PR_SET_CHILD_SUBREAPER = 36

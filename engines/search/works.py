@@ -131,19 +131,19 @@ def activations(size: Size) -> int:
 
 
 def case_bytes(size: Size, nodes: str = "") -> int:
-    """Bytes of a case: the model, and what the engine ran, with the weights of these nodes; where they are not known, of the
-    heaviest few."""
+    """Bytes of a case: what the engine ran, with the weights of these nodes; where they are not known, of the heaviest few. The
+    model beside it points to weights that the session has anyway."""
     if size.index is None:
-        return 2 * size.weights
+        return size.weights
     if nodes:
-        return 2 * count_weight_bytes(size.index, ranges.decode(nodes))
+        return count_weight_bytes(size.index, ranges.decode(nodes))
     heaviest = sorted((count_weight_bytes(size.index, (n.id,)) for n in size.index.nodes), reverse=True)[:CASE]
-    return 2 * min(size.weights, sum(heaviest))
+    return min(size.weights, sum(heaviest))
 
 
 def good_bytes(size: Size) -> int:
     """Bytes of the passing neighbour: as the case, of nearly the whole model, where it is kept at all."""
-    return 2 * min(size.weights, HEAVIEST_GOOD)
+    return min(size.weights, HEAVIEST_GOOD)
 
 
 def bytes_held(size: Size, more: int) -> int:

@@ -29,7 +29,7 @@ class Growing(Mapping[K, V], Generic[K, V]):
         if not entries:
             return self
         made: Growing[K, V] = Growing.__new__(type(self))
-        made._count = self._count + sum(key not in self for key in entries)
+        made._count = self._count + (sum(key not in self for key in entries) if self._count else len(entries))
         layers, last = list(self._layers), entries
         while layers and len(layers[-1]) < 2 * len(last):
             last = layers.pop() | last
