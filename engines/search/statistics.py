@@ -15,8 +15,9 @@ def binomial_interval(failures: int, looks: int, confidence: float = CONFIDENCE)
     if looks <= 0:
         return 0.0, 1.0
     tail = (1 - confidence) / 2
-    low = 0.0 if failures == 0 else _bisect(lambda p: 1 - _binomial_cdf(failures - 1, looks, p) - tail)
-    high = 1.0 if failures == looks else _bisect(lambda p: tail - _binomial_cdf(failures, looks, p))
+    fewer, at_most = _binomial_cdf(failures - 1, looks), _binomial_cdf(failures, looks)
+    low = 0.0 if failures == 0 else _bisect(lambda p: 1 - fewer(p) - tail)
+    high = 1.0 if failures == looks else _bisect(lambda p: tail - at_most(p))
     return low, high
 
 
@@ -85,14 +86,19 @@ def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
-def _binomial_cdf(k: int, n: int, p: float) -> float:
-    """P(X <= k) for X binomial(n, p), summed in logarithms so that n in the thousands stays exact enough."""
-    if p <= 0:
-        return 1.0
-    if p >= 1:
-        return 1.0 if k >= n else 0.0
-    terms = (_log_choose(n, i) + i * math.log(p) + (n - i) * math.log1p(-p) for i in range(k + 1))
-    return min(1.0, math.fsum(map(math.exp, terms)))
+def _binomial_cdf(k: int, n: int) -> Callable[[float], float]:
+    """P(X <= k) for X binomial(n, p), of any p: summed in logarithms so that n in the thousands stays exact enough."""
+    ways = [_log_choose(n, i) for i in range(k + 1)]
+
+    def at_most(p: float) -> float:
+        if p <= 0:
+            return 1.0
+        if p >= 1:
+            return 1.0 if k >= n else 0.0
+        hit, miss = math.log(p), math.log1p(-p)
+        return min(1.0, math.fsum(math.exp(way + i * hit + (n - i) * miss) for i, way in enumerate(ways)))
+
+    return at_most
 
 
 def _bisect(rising: Callable[[float], float]) -> float:

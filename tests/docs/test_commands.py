@@ -312,10 +312,11 @@ def test_the_page_about_tolerance_does_what_it_says(shell: Shell) -> None:
 
 
 def test_what_answers_at_once_does(shell: Shell) -> None:
-    lines = {shlex.join(["narrowdown", *(completed(c.words[1:], "") or [])]) for c in of("at once")}
+    shown = (shlex.join(["narrowdown", *(completed(c.words[1:], "") or [])]) for c in of("at once"))
+    lines = {line.replace("COMMAND", "step").replace("FILE", "my-flow.yaml") for line in shown}
     assert len(lines) >= 5
     for line in sorted(lines):
-        done = shell(line.replace("COMMAND", "step").replace("FILE", "my-flow.yaml"))
+        done = shell(line)
         assert (done.returncode, bool(done.stdout)) == (0, True), (line, done.stderr)
 
 
