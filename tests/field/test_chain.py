@@ -27,5 +27,5 @@ def test_the_nodes_around_a_bug_change_nothing(asked: Asked) -> None:
 def test_the_page_has_a_section_for_each_and_names_releases_that_were_seen_to_fail() -> None:
     page = PAGE.read_text(encoding="utf-8")
     sections = [line for line in page.splitlines() if line.startswith("## ")]
-    assert sections == [f"## {MADE[a.bug].thread}, {MADE[a.bug].engine} {a.version}" for a in BUGS]
+    assert sections == [f"## {MADE[a.bug].name}, {MADE[a.bug].engine} {a.version}" for a in BUGS]
     assert all(MADE[a.bug].ran[a.version] in ("wrong", "refused") for a in BUGS)
