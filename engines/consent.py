@@ -7,7 +7,7 @@ names and nothing else, and hold what they open against its digests (``engines.d
 import msgspec
 
 from engines import options
-from engines.probe import AnyProbe, Check, LoadInputs, Measure
+from engines.probe import AnyProbe, Check, LoadInputs, Measure, engine_specs
 from engines.sources import postprocess_script, score_script, scripts
 
 
@@ -71,16 +71,12 @@ class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def loaded(probe: AnyProbe) -> tuple[tuple[str, str], ...]:
     """(kind, path) of each file that the probe's engines would load."""
-    return tuple(found for spec in _specs(probe) for found in options.loaded(spec))
+    return tuple(found for spec in engine_specs(probe) for found in options.loaded(spec))
 
 
 def started(probe: AnyProbe) -> tuple[tuple[str, str], ...]:
     """(kind, command) of each program that the probe's engines would start."""
-    return tuple(found for spec in _specs(probe) for found in options.commands(spec))
-
-
-def _specs(probe: AnyProbe) -> list[str]:
-    return [spec for spec in (getattr(probe, "engine", ""), getattr(probe, "reference", "")) if spec]
+    return tuple(found for spec in engine_specs(probe) for found in options.commands(spec))
 
 
 NOTHING = Consent()

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import re
+import signal
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -149,3 +150,11 @@ def _size(bytes_: float) -> str:
             return f"{bytes_:.0f} {unit}"
         bytes_ /= 1024
     return f"{bytes_:.1f} GiB"
+
+
+def signal_name(number: int) -> str:
+    """``SIGSEGV`` for 11; ``signal 99`` where the machine has no such signal."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -398,6 +398,11 @@ class SampleInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     shapes: dict[str, tuple[int, ...]] = {}
 
 
+def engine_specs(probe: Probe) -> tuple[str, ...]:
+    """The engine specs that a probe names: of the engine under test, of the reference."""
+    return tuple(spec for field in ("engine", "reference") if (spec := getattr(probe, field, "")))
+
+
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -406,9 +411,7 @@ def key(probe: Probe, fingerprints: dict[str, str]) -> str:
 
     Raises ``KeyError`` for a spec with no fingerprint.
     """
-    names = [getattr(probe, field) for field in ("engine", "reference") if getattr(probe, field, "")]
-    if isinstance(probe, Inspect):
-        names = []
+    names = () if isinstance(probe, Inspect) else engine_specs(probe)
     question = {k: v for k, v in msgspec.to_builtins(probe).items() if k not in ("timeout", "exclusive")}
     body = [FORMAT, question, {name: fingerprints[name] for name in names}]
     return hashlib.sha256(_encoder.encode(body)).hexdigest()

@@ -13,11 +13,13 @@ from pathlib import Path
 import msgspec
 
 from engines.checker import environment
-from engines.store.content import atomic
+from engines.store import regular
+from engines.store.content import write_own
 from engines.workers.executor import LOCAL
 from wizard import trust
 from wizard.problem import Problem
 from wizard.session import folder as folders
+from wizard.session import removal
 from wizard.session.problems import SessionProblem, of_system
 
 
@@ -74,6 +76,16 @@ def remembered(place: Path, problem: Problem) -> tuple[str, ...] | None:
     return None if found is None else found.names
 
 
+def rename(place: Path, name: str) -> Path:
+    """Give a session another name, what is handed to its checker with it; its new folder. Raises as ``removal.rename``, and
+    SessionProblem."""
+    passed = remembered(place, folders.describe(place).problem)
+    renamed = removal.rename(place, name)
+    if passed:
+        chosen(renamed, passed)
+    return renamed
+
+
 def file() -> Path:
     """Where they are kept; only the user may read it (0600)."""
     return trust.trust_file().with_name("pass-env.json")
@@ -85,10 +97,9 @@ def _key(place: Path, problem: Problem) -> str:
 
 
 def _all() -> dict[str, Handed]:
-    """A file that cannot be read, or that others could write, hands on nothing."""
-    with contextlib.suppress(OSError, ValueError):
-        if not file().stat().st_mode & 0o022:
-            return msgspec.json.decode(file().read_bytes(), type=dict[str, Handed])
+    """A file that cannot be read, or that others own or could write, hands on nothing."""
+    with contextlib.suppress(ValueError):
+        return msgspec.json.decode(regular.read_own(file()), type=dict[str, Handed])
     return {}
 
 
@@ -96,9 +107,7 @@ def _remember(place: Path, problem: Problem, names: tuple[str, ...]) -> None:
     known = {key: entry for key, entry in _all().items() if Path(entry.folder).is_dir()}
     known[_key(place, problem)] = Handed(str(place.resolve()), names)
     try:
-        with atomic(file()) as temporary:
-            temporary.touch(mode=0o600)
-            temporary.write_bytes(msgspec.json.format(msgspec.json.encode(known)))
+        write_own(file(), msgspec.json.format(msgspec.json.encode(known)))
     except OSError as error:
         if names:
             raise SessionProblem(f"What --pass-env names could not be remembered. {of_system(error, file())}") from None

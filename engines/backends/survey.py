@@ -2,7 +2,6 @@
 while it loads is a line of the answer."""
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import msgspec
 
 from engines import backends, discovery, installed
 from engines.declaration import Declaration
+from engines.faults import signal_name
 
 _SECONDS = 120.0
 _SECONDS_TOGETHER = 30.0  # for all of them, before each is asked alone
@@ -61,7 +61,9 @@ def _ask_process(declared: Declaration) -> dict[str, Any]:
         done = _run([declared.name], _SECONDS)
         if done.returncode == 0:
             return _told(done)[0]
-        ended = _say_signal(-done.returncode) if done.returncode < 0 else f"it ended with {done.returncode}"
+        ended = (
+            f"it died of {signal_name(-done.returncode)}" if done.returncode < 0 else f"it ended with {done.returncode}"
+        )
         again = installed.command(declared.install)
         row["reason"] = f"{declared.name} is installed but does not load here: {ended}; install it again: {again}."
     except subprocess.TimeoutExpired:
@@ -110,10 +112,3 @@ def _broken_row(plugin: discovery.Plugin) -> dict[str, Any]:
         "options": [],
         "capabilities": {},
     }
-
-
-def _say_signal(number: int) -> str:
-    try:
-        return f"it died of {signal.Signals(number).name}"
-    except ValueError:
-        return f"it died of signal {number}"

@@ -25,10 +25,10 @@ from engines.cluster import host as hosts
 from engines.cluster.parcels import Packer, Parcel, at_home, pin_files
 from engines.cluster.seats import Kind, Turns
 from engines.consent import NOTHING, Consent
-from engines.probe import FORMAT, AnyProbe, Inspect, Measurement
+from engines.probe import FORMAT, AnyProbe, Inspect, Measurement, engine_specs
 from engines.store.content import Store, atomic
 from engines.workers.executor import ExecutorLost
-from engines.workers.pool import Death, Pool, Slot, log_name
+from engines.workers.pool import Death, Pool, Slot, log_name, make_cancelled
 
 _CONNECT = 20.0  # seconds until a scheduler must have answered
 _FIRST_HOST = 60.0  # that a cluster may take to have a worker at all
@@ -134,7 +134,7 @@ class Cluster:
     def beside(self, probe: AnyProbe) -> int:
         """How many exclusive probes like this one can be answered at a time: one on each GPU where its engine takes one, else
         one on each machine."""
-        specs = _engine_specs(probe)
+        specs = engine_specs(probe)
         return max(1, len({_seat_of(member, specs) for member in self._fit_members(specs)}))
 
     async def start(self) -> None:
@@ -163,7 +163,7 @@ class Cluster:
     async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
         """Answer the probe (see ``Executor``)."""
         if self._stopping:
-            return _make_cancelled()
+            return make_cancelled()
         if at_home(probe):
             return await self._home.run(probe, timeout, log)
         work = (
@@ -179,7 +179,7 @@ class Cluster:
             self._asked.discard(task)
             if not task.done():
                 task.cancel()
-        return _make_cancelled() if task.cancelled() else task.result()
+        return make_cancelled() if task.cancelled() else task.result()
 
     async def stop(self, hard: bool = False) -> None:
         """End everything here and on the hosts, within some seconds."""
@@ -441,7 +441,7 @@ class Cluster:
 
     async def _answer_somewhere(self, job: _Job, avoid: Collection[str], *, seated: bool) -> Measurement:
         """The measurement, however many hosts are lost on the way to it."""
-        specs = _engine_specs(job.probe)
+        specs = engine_specs(job.probe)
         try:
             needs, pins = self._packer.needed(job.probe), await asyncio.to_thread(pin_files, job.probe)
         except OSError as error:
@@ -555,7 +555,7 @@ class Cluster:
 
     def _needed_resources(self, probe: AnyProbe, weights: int, members: Sequence[_Member]) -> dict[str, float]:
         """What the probe's engines need for a model of so many bytes, as far as all of these workers declare such a resource."""
-        facts = [told.facts for spec in _engine_specs(probe) if (told := members[0].told.get(spec)) is not None]
+        facts = [told.facts for spec in engine_specs(probe) if (told := members[0].told.get(spec)) is not None]
         copies = sum(float(f.get("copies", 0.0)) for f in facts)
         needs = {"GPU": max((float(f.get("gpus", 0)) for f in facts), default=0.0), "MEMORY": copies * weights}
         return {name: n for name, n in needs.items() if n and all(name in m.resources for m in members)}
@@ -643,10 +643,6 @@ async def _task_result(future: Any) -> bytes | None:
         raise
 
 
-def _engine_specs(probe: AnyProbe) -> list[str]:
-    return [spec for spec in (getattr(probe, "engine", ""), getattr(probe, "reference", "")) if spec]
-
-
 def _seat_of(member: _Member, specs: Collection[str]) -> str:
     """What a probe of these engines has to itself when it is alone at this member: a GPU, or a machine."""
     takes = any(told.facts.get("gpus") for spec in specs if (told := member.told.get(spec)) is not None)
@@ -655,10 +651,6 @@ def _seat_of(member: _Member, specs: Collection[str]) -> str:
 
 def _fingerprint_of(measurement: Measurement) -> str:
     return str(measurement.facts.get("fingerprint", "")) if measurement.status == "ok" else ""
-
-
-def _make_cancelled() -> Measurement:
-    return Measurement(status="cancelled", message="The probe was stopped before it finished.")
 
 
 def _say_unanswered(url: str, error: Exception) -> str:

@@ -144,3 +144,10 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
         feeds = tuple(sorted(t for t in reads if self.tensors[t].kind != "weight"))
         leaves = tuple(sorted(t for t in made if t in final or any(r not in inside for r in self.readers[t])))
         return feeds, leaves
+
+    def ring(self, nodes: Iterable[int]) -> set[int]:
+        """The nodes, those that make what they read and those that read what they make."""
+        inside = set(nodes)
+        feeds, leaves = self.boundary(inside)
+        made = {self.tensors[t].producer for t in feeds} - {-1}
+        return inside | made | {r for t in leaves for r in self.readers[t]}

@@ -111,7 +111,5 @@ def say_remedy(ask: Inquiry, remedy: Remedy) -> str:
 def _grow_rings(index: GraphIndex, nodes: set[int], rings: int) -> tuple[int, ...]:
     """The nodes with their neighbours, so many steps along the graph."""
     for _ in range(rings):
-        feeds, leaves = index.boundary(nodes)
-        nodes = nodes | {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
-        nodes = nodes | {r for t in leaves for r in index.readers[t]}
+        nodes = index.ring(nodes)
     return tuple(sorted(nodes))

@@ -136,13 +136,10 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     low, high = binomial_interval(failures, looks)
     reached = tried.verdict or ("fails" if findings.signature else "passes")
     verdict: Verdict = "noise" if moved.explains else reached
-    outcome = CompareOutcome(
+    outcome = msgspec.structs.replace(
+        _start(findings, rule),
         verdict=verdict,
-        failure=findings.signature.kind if findings.signature else "none",
         error=error,
-        tolerance=rule.tolerance,
-        metric=rule.metric,
-        precision=rule.precision,
         worst_output=output,
         worst_sample=sample,
         margin=margin(rule, error, output),
@@ -150,7 +147,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         samples_failing=sum(judge_whole(msgspec.structs.replace(m, results=(r,)), rule).failed for r in m.results),
         nonfinite=bool(findings.signature and findings.signature.nonfinite),
         emulated_error=emulated,
-        explanation=explain_error(ctx, error, emulated, rule, failing=findings.signature is not None),  # type: ignore[arg-type]
+        explanation=explain_error(ctx, error, emulated, rule, failing=findings.signature is not None),
         reference_error=heard.error,
         reference_judge=heard.judge,
         reference_steady=tried.steady,
@@ -307,8 +304,7 @@ def _finish_without_outputs(
 ) -> Finish[CompareOutcome]:
     """The engine did not get as far as outputs: a failure of its own kind, when it is the engine's; else nothing can be said.
     ``alone``: nodes that are refused by themselves as the whole is, where all that were tried are."""
-    fails = findings.signature is not None
-    verdict: Verdict = "fails" if fails else "unresolved"
+    verdict: Verdict = "fails" if findings.signature is not None else "unresolved"
     message = m.message
     if findings.signature is not None and findings.signature.kind == "build":
         verdict = "refused-whole" if alone else "refused"
@@ -316,38 +312,35 @@ def _finish_without_outputs(
         message = f"{message} No node is at fault: each that was tried alone ({', '.join(alone)}) is refused in the same words."
     if m.status == "reference-failed":
         message = f"{message} Choose one that can with --reference."
-    return Finish(
-        CompareOutcome(
-            verdict=verdict,
-            failure=findings.signature.kind if findings.signature else "none",
-            tolerance=rule.tolerance,
-            metric=rule.metric,
-            precision=rule.precision,
-            looks=1,
-            failures=int(fails),
-            as_built=as_built,
-            message=message,
-        ),
-        findings,
+    base = _start(findings, rule)
+    return Finish(msgspec.structs.replace(base, verdict=verdict, as_built=as_built, message=message), findings)
+
+
+def _start(findings: Findings, rule: Criterion) -> CompareOutcome:
+    """What is known of every outcome: how the model is judged, and whether it failed in the one look so far."""
+    return CompareOutcome(
+        failure=findings.signature.kind if findings.signature else "none",
+        tolerance=rule.tolerance,
+        metric=rule.metric,
+        precision=rule.precision,
+        looks=1,
+        failures=int(findings.signature is not None),
     )
 
 
 def _finish_random(findings: Findings, m: Measurement, rule: Criterion, drawn: float) -> Finish[CompareOutcome]:
     """The model's outputs are drawn anew in each run, so nothing can be said of an engine's."""
     sample, output, error = worst(m.results, rule)
-    outcome = CompareOutcome(
+    outcome = msgspec.structs.replace(
+        _start(findings, rule),
         verdict="noise",
-        failure=findings.signature.kind if findings.signature else "none",
+        failures=0,
         error=error,
-        tolerance=rule.tolerance,
-        metric=rule.metric,
-        precision=rule.precision,
         worst_output=output,
         worst_sample=sample,
         samples=len(m.results),
         reference_steady=False,
         moved_error=drawn,
-        looks=1,
         message=say_random(findings, _say_amount(drawn, rule)),
     )
     return Finish(outcome, findings, tables={"outputs": _list_scores(m.results, rule)})
@@ -357,14 +350,7 @@ def _finish_built_only(ctx: StepContext, findings: Findings, rule: Criterion) ->
     """The engine was built and cannot be run here."""
     reason = ctx.reason("run").rstrip(".")
     message = f"The model builds, but whether its results are right cannot be seen here: {reason}."
-    outcome = CompareOutcome(
-        verdict="built",
-        tolerance=rule.tolerance,
-        metric=rule.metric,
-        precision=rule.precision,
-        looks=1,
-        message=message,
-    )
+    outcome = msgspec.structs.replace(_start(findings, rule), verdict="built", message=message)
     return Finish(outcome, findings, decisive={"whole": (probe_whole(ctx, findings),)})
 
 

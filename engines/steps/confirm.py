@@ -227,7 +227,7 @@ def join_culprit(index: GraphIndex, earlier: tuple[Culprit, ...], new: Culprit) 
     """The culprits with one more. The same cause at a neighbouring node, found on another sample, is the same culprit met further
     on (a square that overflows on one row, its sum on another): it widens what is to be kept and is not counted again."""
     nodes = _nodes_of(new)
-    near = _neighbours(index, nodes)
+    near = index.ring(nodes)
     for i, old in enumerate(earlier):
         kept = _nodes_of(old)
         if old.cause == new.cause and kept & near:
@@ -289,7 +289,7 @@ def widen_kept(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int,
         if m.status != "ok" or judge_whole(m, ask.criterion).passed:
             break
         sample = worst(m.results, ask.criterion)[0]
-        near = _neighbours(index, own) - own - earlier
+        near = index.ring(own) - own - earlier
         marks = {t for n in near for t in (*index.nodes[n].outputs, *index.nodes[n].reads)}
         made = {t for t in marks if index.tensors[t].producer >= 0}
         seen = yield from asked(
@@ -308,13 +308,6 @@ def widen_kept(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int,
             break
         own |= fresh
     return tuple(sorted(own))
-
-
-def _neighbours(index: GraphIndex, nodes: set[int]) -> set[int]:
-    """The nodes that make what these read or read what these make, and these."""
-    feeds, leaves = index.boundary(nodes)
-    made = {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
-    return nodes | made | {r for t in leaves for r in index.readers[t]}
 
 
 def _first_sample(findings: Findings) -> str:

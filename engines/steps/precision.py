@@ -530,11 +530,6 @@ def _hardest_samples(findings: Findings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _rows(findings: Findings, sample: str) -> bool:
-    feed, _, row = sample.partition("/")
-    return bool(row) and any(s.id == feed and s.rows for s in findings.samples)
-
-
 def _tighten_criterion(criterion: Criterion, factor: float) -> Criterion:
     """The criterion with every tolerance divided by ``factor`` (for the least SQNR: raised by that factor in dB)."""
     if criterion.metric in ("sqnr_db", "psnr_db"):
@@ -564,9 +559,7 @@ def _list_growing(
         return []
     tries = [tuple(sorted(nodes))]
     for _ in range(rings):
-        feeds, leaves = index.boundary(nodes)
-        nodes |= {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
-        nodes |= {r for t in leaves for r in index.readers[t]}
+        nodes = index.ring(nodes)
         tries.append(tuple(sorted(nodes)))
     prefixes = {_module_of(index.nodes[n].name) for n in seeds} - {""}
     module = {n.id for n in index.nodes if _module_of(n.name) in prefixes}

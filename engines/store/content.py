@@ -47,6 +47,13 @@ def atomic(target: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def write_own(target: Path, content: bytes) -> None:
+    """A file that only this user may read (0600); ``regular.read_own`` reads it. Raises ``OSError``."""
+    with atomic(target) as temporary:
+        temporary.touch(mode=0o600)
+        temporary.write_bytes(content)
+
+
 @contextlib.contextmanager
 def turn(target: Path) -> Iterator[None]:
     """One program at a time between reading ``target`` and writing it anew; a file system without locks lets everybody in. Raises

@@ -1,6 +1,7 @@
 """Open regular files and nothing else. What a stranger put in a file's place (a pipe, a device, a socket, a file with a hole of a
 terabyte) is neither waited for nor read without an end: whoever reads what somebody else may have written opens it here."""
 
+import contextlib
 import errno
 import os
 import stat
@@ -52,6 +53,15 @@ def read(path: Path | str, most: int = TEXT, *, links: bool = True) -> bytes:
     """The file's bytes, those that it had when it was opened. Raises as ``opened``."""
     with opened(path, most, links=links) as file:
         return file.read(os.fstat(file.fileno()).st_size)
+
+
+def read_own(path: Path, most: int = TEXT, *, links: bool = True) -> bytes:
+    """The bytes of a file that nobody but this user owns or may write; none of any other, or of one that cannot be read."""
+    with contextlib.suppress(OSError), opened(path, most, links=links) as file:
+        found = os.fstat(file.fileno())
+        if found.st_uid == os.geteuid() and not found.st_mode & 0o022:
+            return file.read(found.st_size)
+    return b""
 
 
 def size(path: Path | str, most: int = LARGEST, *, links: bool = True) -> int:

@@ -36,7 +36,7 @@ import msgspec
 from engines import faults
 from engines.checker.environment import for_worker
 from engines.consent import NOTHING, Consent
-from engines.probe import AnyProbe, Inspect, Measurement, Status
+from engines.probe import AnyProbe, Inspect, Measurement, Status, engine_specs
 from engines.store import memory, scratch
 from engines.store.scratch import Scratch
 from engines.workers import watchdog
@@ -231,7 +231,7 @@ class Pool:
         alone: _Alone = "" if not probe.exclusive else "device" if self.beside(probe) > 1 else "machine"
         job = _Job(probe, limit, log or self._log(probe), asyncio.get_running_loop().create_future(), alone)
         if self._stopping:
-            return _make_cancelled()
+            return make_cancelled()
         self._queue.append(job)
         self._dispatch()
         try:
@@ -246,7 +246,7 @@ class Pool:
         self._stopping = True
         for job in self._queue:
             if not job.future.done():
-                job.future.set_result(_make_cancelled())
+                job.future.set_result(make_cancelled())
         self._queue.clear()
         for asking in self._asking:
             asking.cancel()
@@ -379,10 +379,10 @@ class Pool:
             self._tell(f"{name} is not used: the engine '{probe.engine}' {why.rstrip('.')}.")
 
     def _takes_gpu(self, probe: AnyProbe) -> bool:
-        return any(self._taking.get(getattr(probe, field, "")) for field in ("engine", "reference"))
+        return any(map(self._taking.get, engine_specs(probe)))
 
     async def _serve(self, slot: _Slot, job: _Job) -> None:
-        measurement, begun = _make_cancelled(), time.monotonic()
+        measurement, begun = make_cancelled(), time.monotonic()
         try:
             measurement = await self._attempt(slot, job)
         except OSError as error:  # no descriptor, no process, no room for a log or for a line of the journal
@@ -427,7 +427,7 @@ class Pool:
         for _ in range(_TRIALS):
             process = await self._live_process(slot)
             if job.future.done() or self._stopping:
-                return _make_cancelled()
+                return make_cancelled()
             if process is None and slot.died:
                 continue  # of a signal, before it could answer at all: not the probe's doing either
             if process is None:
@@ -549,7 +549,7 @@ class Pool:
         code = await process.end(0.0 if why in ("died", "garbage", "memory") else TERM_GRACE)
         slot.process = None
         if why in ("cancelled", "stopped"):
-            return _make_cancelled()
+            return make_cancelled()
         number = -code if code < 0 and why == "died" else 0
         log = job.log if (self._root / job.log).is_file() else ""
         doing = f" while {text}" if text and text not in ("starting", "started") else ""
@@ -575,7 +575,7 @@ class Pool:
         elif number == signal.SIGKILL and memory.kernel_kills() > kills:
             status, message = "out-of-memory", f"The system killed the worker process for want of memory{doing}."
         elif number:
-            message = f"The worker process died of signal {number} ({_signal_name(number)}){doing}."
+            message = f"The worker process died of signal {number} ({faults.signal_name(number)}){doing}."
         else:
             message = f"The worker process ended by itself with exit code {code}{doing}."
         if self._on_death is not None:
@@ -647,12 +647,13 @@ class Pool:
         return log_name(probe, next(self._numbers))
 
 
-def _make_cancelled() -> Measurement:
+def make_cancelled() -> Measurement:
+    """The answer to a probe that was stopped."""
     return Measurement(status="cancelled", message="The probe was stopped before it finished.")
 
 
 def _killed_from_outside(measurement: Measurement) -> bool:
-    return measurement.status == "crash" and _signal_name(measurement.signal) in _FROM_OUTSIDE
+    return measurement.status == "crash" and faults.signal_name(measurement.signal) in _FROM_OUTSIDE
 
 
 def _killed_again(measurement: Measurement) -> str:
@@ -660,13 +661,6 @@ def _killed_again(measurement: Measurement) -> str:
         f"{measurement.message} It was the second time in one probe: something else on this machine does it (a guard of its "
         f"memory, a batch system's limit). Find out what, and resume: {faults.KEPT}, and this probe is measured then."
     )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _rate_affinity(slot: _Slot, job: _Job) -> tuple[int, int]:

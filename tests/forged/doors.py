@@ -15,6 +15,7 @@ import msgspec
 from engines.workers.executor import LOCAL
 from wizard.cli import arguments, entry
 from wizard.exits import Refusal
+from wizard.runner.options import Options
 from wizard.tui.library import Sessions
 
 # Options whose values do not choose what is done with a session, and what stands for the others.
@@ -132,7 +133,7 @@ _OWN = ("create", "demo", "remove", "end_searches_after")
 def of_the_screens() -> Iterator[Door]:
     def door(name: str, first: tuple[dict[str, object], ...] = ()) -> Door:
         def call(place: Path, work: Path, more: tuple[str, ...]) -> int:
-            library = Sessions(yes=more[1::2], first=first)
+            library = Sessions(Options(first=first), yes=more[1::2])
             try:
                 _ASKED[name](library, place, work)
             except Refusal as refusal:

@@ -83,6 +83,17 @@ def export(reading: Reading, target: Path, weights: Weights = "keep", consent: C
         raise
 
 
+def hand_on(reading: Reading, report: Report) -> str:
+    """At an end: the report into the session's folder, and beside it the bundle, where there is a case; its folder, else "".
+    Raises SessionProblem, OSError, MachineProblem."""
+    with atomic(reading.folder / "report.html") as temporary:
+        temporary.write_text(to_html(report, reading.flow), encoding="utf-8")
+    try:
+        return str(export(reading, reading.folder / FIRST))
+    except NothingToExport:
+        return ""
+
+
 def _exported(reading: Reading, target: Path, weights: Weights, consent: Consent) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with scratch(f".{target.name}.narrowdown-", target.parent) as folder:

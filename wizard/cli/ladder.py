@@ -70,18 +70,15 @@ def asked_places(arguments: argparse.Namespace) -> list[Place]:
 def admit(name: str, yes: Iterable[str]) -> None:
     """Let a case pass only where somebody here has agreed to what it runs: a bundle's check.py as it is now, all that a session
     names. Raises Refusal, Untrusted, SessionProblem."""
-    bundle, allowed = Path(name).expanduser().absolute(), frozenset(yes)
+    bundle = Path(name).expanduser().absolute()
     if not (bundle / CHECK).is_file():
         if bundle.is_file():
             raise BadUsage(f"'{name}' is a file; unpack the bundle, and name the folder with its check.py.")
-        trust.admit(folders.describe(folders.find(name)).problem, allowed)
+        trust.admit(folders.describe(folders.find(name)).problem, yes)
         return
     path = str(bundle / CHECK)
     item = trust.Item("check of a bundle", path, path, "", {path: digest(path)}, head(path, 5))
-    if item.key not in trust.trusted() and trust.ALL not in allowed and item.digest not in allowed:
-        raise trust.Untrusted(trust.sentence([item]))
-    if item.digest in allowed:
-        trust.remember([item])
+    trust.admit_items([item], yes)
 
 
 def prepared(name: str, scratched: Path) -> list[Case]:

@@ -12,7 +12,6 @@ import msgspec
 
 from engines import discovery, installed
 from engines.consent import Consent
-from engines.store.content import atomic
 from engines.workers.executor import LOCAL
 from wizard import handed, terminal, trust
 from wizard.cli.answers import Script, read_answers
@@ -281,17 +280,13 @@ def walk(
     where = executor(arguments)
     passed = handed.chosen(place, arguments.pass_env, where)
     policy: Policy = "person" if person else "script" if script.answers else "recommended"
-    options = Options(
+    options = runner_options(
+        arguments,
         policy=policy,
         answers=script.answers,
         settings=script.settings,
-        jobs=arguments.jobs,
-        budget=arguments.budget,
-        executor=where,
         handed=passed,
         offers=person and name == "tui",
-        retry_unresolved=getattr(arguments, "retry_unresolved", False),
-        any_room=arguments.no_disk_check,
         detach=arguments.detach,
         consent=consent,
         first=rewinding(place, getattr(arguments, "rewind", None)),
@@ -338,10 +333,9 @@ def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
 def finish(place: Path, code: int, *, text: bool) -> None:
     """The end of a run: report and bundle into the session's folder, and on a text display the result and where it lies."""
     from wizard.bundle.check_script import can_check
-    from wizard.bundle.export import TRACES, NothingToExport, export
+    from wizard.bundle.export import TRACES, hand_on
     from wizard.bundle.models import write_worked_around
     from wizard.machine_room import MachineProblem
-    from wizard.report import to_html
     from wizard.report.gather import summary
     from wizard.report.hand_on import APPLY, ISSUE, name_addressee, say_first
     from wizard.report.portable import handed_on
@@ -363,11 +357,7 @@ def finish(place: Path, code: int, *, text: bool) -> None:
     report = handed_on(reading)
     case = ""
     try:
-        with atomic(place / "report.html") as temporary:
-            temporary.write_text(to_html(report, reading.flow), encoding="utf-8")
-        case = str(export(reading, place / "case"))
-    except NothingToExport:
-        pass
+        case = hand_on(reading, report)
     except (SessionProblem, MachineProblem, OSError) as problem:
         why = of_system(problem) if isinstance(problem, OSError) else problem
         terminal.say(f"the report or the bundle could not be written: {why}")
@@ -447,6 +437,19 @@ def executor(arguments: argparse.Namespace) -> str:
     return chosen
 
 
+def runner_options(arguments: argparse.Namespace, **more: Any) -> Options:
+    """What the words of a command say of its runner, those left out that it does not have, and ``more``. Raises Refusal as
+    ``executor`` does."""
+    return Options(
+        jobs=getattr(arguments, "jobs", 0),
+        budget=getattr(arguments, "budget", 0.0),
+        executor=executor(arguments),
+        any_room=getattr(arguments, "no_disk_check", False),
+        retry_unresolved=getattr(arguments, "retry_unresolved", False),
+        **more,
+    )
+
+
 def display_name(arguments: argparse.Namespace, *, person: bool) -> str:
     """``auto``: the terminal UI for a person at a terminal, else plain text."""
     chosen = str(arguments.display)
@@ -474,16 +477,9 @@ def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool
     from wizard.tui.app import run as run_terminal
     from wizard.tui.library import Sessions
 
-    library = Sessions(
-        jobs=getattr(arguments, "jobs", 0),
-        budget=getattr(arguments, "budget", 0.0),
-        executor=executor(arguments),
-        any_room=getattr(arguments, "no_disk_check", False),
-        retry_unresolved=getattr(arguments, "retry_unresolved", False),
-        yes=getattr(arguments, "yes_run_scripts", ()),
-        watch=watching,
-        first=rewinding(place, getattr(arguments, "rewind", None)) if place else (),
-    )
+    first = rewinding(place, getattr(arguments, "rewind", None)) if place else ()
+    options = runner_options(arguments, first=first)
+    library = Sessions(options, yes=getattr(arguments, "yes_run_scripts", ()), watch=watching)
     code, left = run_terminal(folder=place, library=library, welcome=getattr(arguments, "welcome", ""))
     if left is not None and not watching:
         finish(left, code, text=True)

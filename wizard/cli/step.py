@@ -27,7 +27,6 @@ from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
 from wizard.report.read import read
 from wizard.runner.client import Client
-from wizard.runner.options import Options
 from wizard.session import folder as folders
 from wizard.session import journal
 from wizard.session.earlier import take_earlier
@@ -73,15 +72,8 @@ def follow(arguments: argparse.Namespace, place: Path, problem: Problem, *, fres
     consent = run.agreed(problem)
     flow = run.flow_of(place)
     since = folders.load(place, brief=True).seq
-    where = run.executor(arguments)
-    options = Options(
-        jobs=arguments.jobs,
-        budget=arguments.budget,
-        executor=where,
-        handed=handed.chosen(place, arguments.pass_env, where),
-        any_room=arguments.no_disk_check,
-        consent=consent,
-    )
+    passed = handed.chosen(place, arguments.pass_env, run.executor(arguments))
+    options = run.runner_options(arguments, handed=passed, consent=consent)
     client = Client.open(place, options, name=f"narrowdown step {arguments.name}", brief=since)
     try:
         code = Follower(client, _display(arguments, flow), since=since, name=folders.name_for_command(place)).run()

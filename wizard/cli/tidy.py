@@ -42,13 +42,10 @@ def prune(arguments: argparse.Namespace) -> int:
 def rename(arguments: argparse.Namespace) -> int:
     """Give a session another name."""
     place = folders.find(arguments.session)
-    passed = handed.remembered(place, folders.describe(place).problem)
     try:
-        renamed = removal.rename(place, arguments.new)
+        renamed = handed.rename(place, arguments.new)
     except OSError as problem:
         raise Missing(of_system(problem, place)) from None
-    if passed:
-        handed.chosen(renamed, passed)
     print(f"{place.name} is now {folders.name_for_command(renamed)}: {renamed}")
     return FOUND
 

@@ -124,7 +124,7 @@ def gather(
         worst_output=str(reproduced.get("worst_output") or ""),
         worst_sample=str(reproduced.get("worst_sample") or ""),
         advice=flow.ends[state.end].explain.strip() if state.end in flow.ends else "",
-        layers=layers(state, table),
+        layers=_last_table(state, table, "layers", QuantizedLayer),
         searches=searches(state),
         ruled_out=ruled_out(state),
         reference_replaced=msgspec.to_builtins(findings.replaced),
@@ -423,19 +423,6 @@ def environment(state: State, problem: Problem, machine: Mapping[str, Any]) -> d
     return {"versions": dict(state.versions), "machine": dict(machine), **engines, "files": dict(problem.digests)}
 
 
-def earlier(state: State) -> tuple[str, ...]:
-    """A sentence for each engine that was another one when some steps of the route were measured: another version or machine."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for visit in state.route:
-        for spec, fingerprint in visit.fingerprints.items():
-            if visit.status == "done" and fingerprint != state.fingerprints.get(spec, fingerprint):
-                found.setdefault((spec, fingerprint), []).append(visit.node)
-    return tuple(
-        f"{spec} was another one ({fingerprint}) when these were measured: {', '.join(dict.fromkeys(nodes))}."
-        for (spec, fingerprint), nodes in found.items()
-    )
-
-
 def depths(
     state: State, table: Callable[[str], Table], tolerance: float, culprits: Sequence[Culprit]
 ) -> tuple[tuple[Depth, ...], ...]:
@@ -459,11 +446,6 @@ def _depth(rows: Table, tolerance: float, holds: Mapping[str, int]) -> tuple[Dep
         for row in rows
         if row.get("error") is not None
     )
-
-
-def layers(state: State, table: Callable[[str], Table]) -> tuple[QuantizedLayer, ...]:
-    """The last ranking of quantized layers on the route."""
-    return _last_table(state, table, "layers", QuantizedLayer)
 
 
 def _last_table(state: State, table: Callable[[str], Table], name: str, kind: type[RowT]) -> tuple[RowT, ...]:

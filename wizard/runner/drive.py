@@ -16,7 +16,7 @@ from engines.compare.judge import judge, judge_check
 from engines.consent import Consent
 from engines.findings import Findings
 from engines.graph.index import GraphIndex
-from engines.probe import AnyProbe, Candidate, Check, Describe, Inspect, Measure, Measurement, key
+from engines.probe import AnyProbe, Candidate, Check, Describe, Inspect, Measure, Measurement, engine_specs, key
 from engines.steps.base import Finish, StepSpec
 from engines.store import decoding
 from engines.store.content import Store
@@ -93,9 +93,7 @@ class Fingerprints:
 
 def specs(probe: AnyProbe) -> tuple[str, ...]:
     """The engine specs whose fingerprints are part of the probe's key."""
-    if isinstance(probe, Inspect):
-        return ()
-    return tuple(name for field in ("engine", "reference") if (name := getattr(probe, field, "")))
+    return () if isinstance(probe, Inspect) else engine_specs(probe)
 
 
 def answer_for_step(probe: AnyProbe, measurement: Measurement, store: Store) -> Any:

@@ -20,6 +20,7 @@ from engines.store.content import Store
 from wizard.problem import CAPTURE_BYTES
 from wizard.runner.drive import index_of, replayed, specs
 from wizard.runner.ledger import asked_probe
+from wizard.session import removal
 from wizard.session.state import State, described
 
 # Where a weight lies outside: {"location": NAME}, as protobuf writes it, the name's length in one byte or two.
@@ -129,7 +130,7 @@ def _within(plan: Plan, ctx: StepContext, size: Size) -> Plan:
 
 
 def _size(ctx: StepContext, state: State, store: Store) -> Size:
-    held = _bytes(store.captures), _bytes(store.models)
+    held = removal.weight(store.captures), removal.weight(store.models)
     return Size(state.nodes, _index(ctx, state, store), *held, model_bytes(Path(ctx.problem.model)))
 
 
@@ -157,14 +158,3 @@ def _index(ctx: StepContext, state: State, store: Store) -> GraphIndex | None:
     """The working model's graph, with the shapes of a reference run, where a step has asked for it."""
     digest = described(state, ctx.findings.model)
     return index_of(store.root, digest) if digest else None
-
-
-def _bytes(folder: Path) -> int:
-    """What lies below a folder; what cannot be seen does not count."""
-    total = 0
-    with contextlib.suppress(OSError):
-        for path, _, names in os.walk(folder):
-            for name in names:
-                with contextlib.suppress(OSError):
-                    total += (Path(path) / name).lstat().st_size
-    return total

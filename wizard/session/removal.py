@@ -1,6 +1,7 @@
 """A session's folder removed, or given another name. Whoever does either holds the session's lock: one that is being worked on
 stays as it is."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -68,10 +69,8 @@ def weight(place: Path) -> int:
     total = 0
     for parent, _, names in os.walk(place):
         for name in names:
-            try:
-                total += (Path(parent) / name).lstat().st_size
-            except OSError:
-                continue
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118 (many files: this is the fast way)
     return total
 
 

@@ -18,7 +18,6 @@ from wizard.session.events import (
     Exported,
     FindingsTaken,
     NoteAdded,
-    Offered,
     ProbeFinished,
     ProbeStarted,
     QuestionAnswered,
@@ -40,16 +39,6 @@ _LONG = 2 << 10  # bytes from which on a measurement is kept compressed
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Measurement)
 _probes: msgspec.json.Decoder[ProbeStarted | ProbeFinished] = msgspec.json.Decoder(ProbeStarted | ProbeFinished)
-
-
-class Question(msgspec.Struct, frozen=True):
-    """A question as it was shown. ``seq``: its event, to which a rewind may go."""
-
-    seq: int
-    ask: str
-    answers: tuple[Offered, ...]
-    recommended: str = ""
-    because: str = ""
 
 
 class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,7 +76,7 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
     builds: int = 0
     unresolved: int = 0
     causes: dict[str, int] = {}
-    question: Question | None = None
+    question: QuestionAsked | None = None
     answer: str = ""
     by: str = ""
     note: str = ""
@@ -403,22 +392,7 @@ def _reads(state: State, key: str) -> bool:
 def _step_started(state: State, event: StepStarted) -> dict[str, Any]:
     here = state.here
     again = here is not None and (here.node, here.visit) == (event.node, event.visit)
-    visit = Visit(
-        node=event.node,
-        visit=event.visit,
-        seq=event.seq,
-        run=event.run,
-        resumed=again,
-        step=event.step,
-        step_version=event.step_version,
-        status="running",
-        params=event.params,
-        engine=event.engine,
-        reference=event.reference,
-        fingerprints=event.fingerprints,
-        timeout=event.timeout,
-        started=event.ts,
-    )
+    visit = Visit(**_told(event), seq=event.seq, resumed=again, status="running", started=event.ts)
     route = (*(state.route[:-1] if again else state.route), visit)
     infos = {event.engine: event.engine_info, event.reference: event.reference_info}
     return {
@@ -432,27 +406,16 @@ def _step_started(state: State, event: StepStarted) -> dict[str, Any]:
 
 
 def _step_finished(state: State, event: StepFinished) -> dict[str, Any]:
-    findings = _read_findings(event)
-    return {
-        "route": _change(
-            state.route,
-            event.run,
-            status=event.status,
-            error=event.error,
-            finished=event.ts,
-            outcome=event.outcome,
-            findings=findings,
-            tables=event.tables,
-            decisive=event.decisive,
-            seconds=event.seconds,
-            probes=event.probes,
-            cached=event.cached,
-            speculative=event.speculative,
-            builds=event.builds,
-            unresolved=event.unresolved,
-            causes=event.causes,
-        )
-    }
+    changes = {**_told(event), "finished": event.ts, "findings": _read_findings(event)}
+    return {"route": _change(state.route, event.run, **changes)}
+
+
+def _told(event: StepStarted | StepFinished | QuestionAnswered) -> dict[str, Any]:
+    """What an event says of a visit: the fields that have the same name there, its own number left out."""
+    return {name: getattr(event, name) for name in event.__struct_fields__ if name in _OF_VISIT}
+
+
+_OF_VISIT = frozenset(Visit.__struct_fields__) - {"seq"}
 
 
 def _read_findings(event: StepFinished | FindingsTaken) -> Findings | None:
@@ -463,7 +426,7 @@ def _read_findings(event: StepFinished | FindingsTaken) -> Findings | None:
         raise ValueError(f"Event {event.seq}: its findings were written by another version ({error}).") from None
 
 
-def _change(route: tuple[Visit, ...], run: int, **changes: Any) -> tuple[Visit, ...]:
+def _change(route: tuple[Visit, ...], run: int, /, **changes: Any) -> tuple[Visit, ...]:
     return tuple(msgspec.structs.replace(v, **changes) if v.run == run else v for v in route)
 
 
@@ -499,24 +462,18 @@ def fingerprint(inspected: Measurement) -> str:
 
 
 def _question_asked(state: State, event: QuestionAsked) -> dict[str, Any]:
-    question = Question(event.seq, event.ask, event.answers, event.recommended, event.because)
     here = state.here
     if here is not None and (here.node, here.visit) == (event.node, event.visit):
-        route = (*state.route[:-1], msgspec.structs.replace(here, question=question, answer=""))
+        route = (*state.route[:-1], msgspec.structs.replace(here, question=event, answer=""))
     else:  # a node without a step
-        route = (*state.route, Visit(event.node, event.visit, event.seq, started=event.ts, question=question))
+        route = (*state.route, Visit(event.node, event.visit, event.seq, started=event.ts, question=event))
     return {"route": route, "anchors": {**state.anchors, event.seq: route}, "closed": None}
 
 
 def _answered(route: tuple[Visit, ...], event: QuestionAnswered) -> tuple[Visit, ...]:
-    return tuple(
-        msgspec.structs.replace(
-            v, answer=event.answer, by=event.by, note=event.note, settings=event.settings, answered=event.ts
-        )
-        if (v.node, v.visit) == (event.node, event.visit)
-        else v
-        for v in route
-    )
+    changes = {**_told(event), "answered": event.ts}
+    here = (event.node, event.visit)
+    return tuple(msgspec.structs.replace(v, **changes) if (v.node, v.visit) == here else v for v in route)
 
 
 def _rewound(state: State, event: Rewound) -> dict[str, Any]:

@@ -5,15 +5,15 @@ types is remembered (``agree``); a session's own PROBLEM passes only where all o
 ``Consent``, without which nothing of a user's is run or loaded anywhere, and which nobody else makes.
 """
 
-from wizard.trust.gate import ALL, Untrusted, admit, agree, remember, sentence, strangers, trust_file, trusted
+from wizard.trust.gate import Untrusted, admit, admit_items, agree, remember, sentence, strangers, trust_file, trusted
 from wizard.trust.items import KINDS, Item, items
 
 __all__ = [
-    "ALL",
     "KINDS",
     "Item",
     "Untrusted",
     "admit",
+    "admit_items",
     "agree",
     "items",
     "remember",

@@ -3,14 +3,15 @@ user may write. Nobody else makes a ``Consent``."""
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import msgspec
 
 from engines.consent import Consent
 from engines.sources import postprocess_script, score_script, scripts
-from engines.store.content import atomic, turn
+from engines.store import regular
+from engines.store.content import turn, write_own
 from wizard.problem import Problem
 from wizard.session.problems import SessionProblem
 from wizard.trust.items import CHECK, Item, items
@@ -40,13 +41,20 @@ def admit(problem: Problem, yes: Iterable[str] = (), engine: str = "") -> Consen
     ``Untrusted``."""
     typed = Problem(model="", engine=engine, reference="", folder=problem.folder)
     own = {item.key for item in items(typed)} if engine else set()
-    allowed, found = frozenset(yes), items(problem, engine)
+    found = items(problem, engine)
     _refuse_crooked(found)
+    admit_items(found, yes, own)
+    return _consent(problem, found)
+
+
+def admit_items(found: Iterable[Item], yes: Iterable[str], own: Collection[str] = ()) -> None:
+    """Let these pass where somebody here agreed to each, before or by ``yes``; ``own``: keys of those that the user typed just
+    now. What ``yes`` names is remembered. Raises ``Untrusted``."""
+    allowed = frozenset(yes)
     if unknown := [item for item in _unknown(found, allowed) if item.key not in own]:
         raise Untrusted(sentence(unknown))
     if named := [item for item in found if item.digest and item.digest in allowed]:
         remember(named)
-    return _consent(problem, found)
 
 
 def strangers(problem: Problem, yes: Iterable[str]) -> list[Item]:
@@ -120,10 +128,8 @@ def trust_file() -> Path:
 
 def trusted() -> dict[str, str]:
     """Key -> path of what was agreed to. A file that cannot be read, or that others own or could write, trusts nothing."""
-    with contextlib.suppress(OSError, ValueError), trust_file().open("rb") as file:
-        found = os.fstat(file.fileno())
-        if found.st_uid == os.geteuid() and not found.st_mode & 0o022:
-            return msgspec.json.decode(file.read(), type=dict[str, str])
+    with contextlib.suppress(ValueError):
+        return msgspec.json.decode(regular.read_own(trust_file()), type=dict[str, str])
     return {}
 
 
@@ -137,6 +143,4 @@ def remember(agreed: Iterable[Item]) -> None:
         fresh = {each.key: each.path for item in agreed for each in ((item,) if item.command else (item, item.absent))}
         if fresh.keys() <= known.keys():
             return
-        with atomic(path) as temporary:
-            temporary.touch(mode=0o600)
-            temporary.write_bytes(msgspec.json.format(msgspec.json.encode({**known, **fresh})))
+        write_own(path, msgspec.json.format(msgspec.json.encode({**known, **fresh})))

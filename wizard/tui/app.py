@@ -487,7 +487,7 @@ def run(
 ) -> tuple[int, Path | None]:
     """The terminal UI: a session's folder opens it, a PROBLEM fills the form, neither shows the sessions.
 
-    ``welcome``: told once, over the first step. ``library``: ``Sessions(jobs=..., yes=...)`` for options of the command line.
+    ``welcome``: told once, over the first step. ``library``: ``Sessions(Options(...), yes=...)`` for options of the command line.
     Returns the session's exit code (130 when it was stopped, 0 when it was left running or none was opened) and the folder of the
     session that was on the screen last. Raises what was our own fault once the terminal is itself again.
     """

@@ -21,6 +21,7 @@ from engines.store.content import Store
 from wizard.exits import OUR_FAULT
 from wizard.problem import Problem
 from wizard.runner.client import Client
+from wizard.session import removal
 from wizard.session.problems import SessionProblem
 from wizard.session.state import State
 from wizard.tui.board import Board
@@ -163,13 +164,8 @@ def log_of(folder: Path, name: str) -> Path | None:
 
 def disk(folder: Path) -> tuple[int, int]:
     """(bytes that a session takes, bytes that are free there); zeros where that cannot be seen."""
-    taken = 0
     with contextlib.suppress(OSError):
-        for path, _, names in os.walk(folder):
-            for name in names:
-                with contextlib.suppress(OSError):
-                    taken += os.lstat(os.path.join(path, name)).st_size  # noqa: PTH118 (many files: this is the fast way)
-        return taken, shutil.disk_usage(folder).free
+        return removal.weight(folder), shutil.disk_usage(folder).free
     return 0, 0
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from engines.store.content import atomic
 from wizard import demo as demos
 from wizard import handed, trust
 from wizard.after import begin_after
@@ -38,36 +37,17 @@ def _refusing() -> Iterator[None]:
 
 class Sessions:
     """The sessions on this machine. All methods may block and are called in threads; they raise ``Refusal`` or ``OSError`` with a
-    sentence. ``jobs``, ``budget``, ``executor``, ``any_room`` (``--no-disk-check``), ``yes`` (digests of
-    scripts that may run) as on the command line; ``watch``: only look, start and steer nothing.
+    sentence. ``options``: of the command line, their ``first`` for the session that is opened first; ``yes``: digests of scripts
+    that may run; ``watch``: only look, start and steer nothing.
 
     Runners are started detached: whatever becomes of the screen, a running step ends, and its question waits a while for
     somebody to come back. Quitting is a request of its own.
     """
 
-    def __init__(
-        self,
-        *,
-        jobs: int = 0,
-        budget: float = 0.0,
-        executor: str = "local",
-        any_room: bool = False,
-        retry_unresolved: bool = False,
-        yes: Sequence[str] = (),
-        watch: bool = False,
-        first: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        self._options = Options(
-            policy="person",
-            offers=True,
-            jobs=jobs,
-            budget=budget,
-            executor=executor,
-            any_room=any_room,
-            detach=True,
-            retry_unresolved=retry_unresolved,
-        )
-        self._yes, self._watch, self._first = tuple(yes), watch, tuple(first)
+    def __init__(self, options: Options | None = None, *, yes: Sequence[str] = (), watch: bool = False) -> None:
+        given = options or Options()
+        self._options = msgspec.structs.replace(given, policy="person", offers=True, detach=True, first=())
+        self._yes, self._watch, self._first = tuple(yes), watch, given.first
         self._listing = Listing()
         self._budgets: dict[Path, float] = {}  # of sessions whose form names one
 
@@ -125,7 +105,7 @@ class Sessions:
             raise Missing(str(error)) from None
 
     @_refusing()
-    def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Client:
+    def open(self, folder: Path, first: Sequence[dict[str, Any]] = ()) -> Client:
         """Attach to the session's runner, or start one, which carries out ``first`` before anything else. A session that has
         ended is only looked at, unless there is something to do first. Refused where scripts would run that nobody here agreed
         to, with what they are."""
@@ -156,11 +136,7 @@ class Sessions:
     @_refusing()
     def rename(self, folder: Path, name: str) -> Path:
         """Give a session another name; its new folder. What is handed to its checker stays so."""
-        passed = handed.remembered(folder, folders.describe(folder).problem)
-        renamed = removal.rename(folder, name)
-        if passed:
-            handed.chosen(renamed, passed)
-        return renamed
+        return handed.rename(folder, name)
 
     @_refusing()
     def problem(self, folder: Path) -> Problem:
@@ -186,18 +162,14 @@ class Sessions:
         where one can be written. Who only watches leaves it to whoever holds the session."""
         if self._watch:
             return
-        from wizard.bundle.export import NothingToExport, export
+        from wizard.bundle.export import hand_on
         from wizard.bundle.models import write_worked_around
-        from wizard.report import to_html
         from wizard.report.portable import handed_on
         from wizard.report.read import read
 
         try:
             reading = read(folder)
-            with atomic(folder / "report.html") as temporary:
-                temporary.write_text(to_html(handed_on(reading), reading.flow), encoding="utf-8")
-            with contextlib.suppress(NothingToExport):
-                export(reading, folder / "case")
+            hand_on(reading, handed_on(reading))
             write_worked_around(reading)
         except (SessionProblem, FlowProblem, MachineProblem) as error:
             raise Refusal(getattr(error, "code", BAD_USAGE), f"The bundle could not be written: {error}") from None

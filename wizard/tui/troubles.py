@@ -1,11 +1,11 @@
 """What went wrong, as four kinds that look different: your input, the engine said no, a worker died, our own bug. Pure."""
 
 import re
-import signal
 from typing import Final, Literal
 
 import msgspec
 
+from engines.faults import signal_name
 from engines.probe import Check, Import, LoadInputs, Sanitize
 from wizard.exits import BAD_USAGE, OUR_FAULT
 from wizard.report.stage import stage
@@ -68,14 +68,6 @@ TITLES: Final[dict[Kind, str]] = {
 def guess(text: str) -> str:
     """What the words of an engine most likely mean; "" where they say nothing that we know."""
     return next((meaning for pattern, meaning in _GUESSES if pattern.search(text)), "")
-
-
-def signal_name(number: int) -> str:
-    """``SIGSEGV`` for 11; the number where the machine has no such signal."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def died(event: WorkerDied, number: int = 0) -> str:

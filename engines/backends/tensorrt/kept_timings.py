@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engines.backends.tensorrt.cuda import Device
 from engines.store import regular
-from engines.store.content import atomic, turn
+from engines.store.content import turn, write_own
 
 MOST = 64 << 20  # bytes of one cache: as much as is carried from build to build
 ALL = 512 << 20  # of all of them; the oldest go first
@@ -28,11 +28,7 @@ def cache_file(name: str, version: str, gpu: Device) -> Path:
 
 def read_timings(path: Path) -> bytes:
     """The cache, empty where there is none or it is none of ours: a link, another's, one that others may write."""
-    with contextlib.suppress(OSError):
-        found = path.lstat()
-        if found.st_uid == os.getuid() and not found.st_mode & 0o022:
-            return regular.read(path, MOST, links=False)
-    return b""
+    return regular.read_own(path, MOST, links=False)
 
 
 def keep_timings(path: Path, timings: bytes) -> None:
@@ -43,9 +39,7 @@ def keep_timings(path: Path, timings: bytes) -> None:
     with contextlib.suppress(OSError), turn(path):
         if len(read_timings(path)) >= len(timings):
             return
-        with atomic(path) as temporary:
-            temporary.touch(mode=0o600)
-            temporary.write_bytes(timings)
+        write_own(path, timings)
         _drop_oldest(path)
 
 

@@ -29,7 +29,6 @@ from engines.asking import StepRefused
 from engines.probe import Check, Import, Inspect, LoadInputs, Measure, Measurement
 from engines.steps.base import Finish
 from engines.workers.pool import Slot
-from wizard.report.gather import earlier
 from wizard.runner import limits, progress
 from wizard.runner import walk as walks
 from wizard.runner.options import Options
@@ -307,9 +306,6 @@ def test_what_an_earlier_engine_measured_stands_apart(tmp_path):
     asked = {name for name, a in found.asked.items() if a.run == third[0].run and not a.asks(Inspect)}
     assert asked
     assert not asked & old, "every answer of this step comes from the new engine"
-    sentences = earlier(found)
-    assert len(sentences) == 2
-    assert all("first, second" in sentence for sentence in sentences)
     assert walk(tmp_path, changed) == 0
     assert len(state(tmp_path).notes) == 2, "said once"
 

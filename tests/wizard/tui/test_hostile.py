@@ -17,8 +17,8 @@ from textual.containers import VerticalScroll
 from wizard.problem import Problem
 from wizard.report.strip import Strip
 from wizard.report.vicinity import Spot, Vicinity
-from wizard.session.events import Offered
-from wizard.session.state import Question, State, Visit
+from wizard.session.events import Offered, QuestionAsked
+from wizard.session.state import State, Visit
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Hunt, Row
 from wizard.tui.ending import Todo
@@ -151,7 +151,8 @@ def scene(name: str, rows: tuple[Row, ...] = (), route: tuple[Visit, ...] = ()) 
 def fill(app: App[None], name: str) -> None:
     """Give every widget the name in every place that may hold one."""
     plot = flow()
-    asked = Question(1, name, (Offered("yes", name, name), Offered(name, name, name)), because=name)
+    offered = (Offered("yes", name, name), Offered(name, name, name))
+    asked = QuestionAsked(seq=1, node="reproduce", visit=1, ask=name, answers=offered, because=name)
     visit = Visit(
         "reproduce", outcome={"worst_output": name}, question=asked, answer=name, by="person", seconds=3, probes=2
     )
