@@ -3,9 +3,9 @@
 import hashlib
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
@@ -190,51 +190,71 @@ def write_sparse(file: BinaryIO, piece: bytes | memoryview) -> None:
         file.write(piece)
 
 
-class Writer:
-    """Appends tensors to a new weights file; its name is the sha256 of what it holds, so the same weights are one file.
+class Incoming:
+    """A large file in ``folder`` that is written piece by piece and gets its name, the sha256 of what it holds, once it is whole.
 
-    Use as a context manager; ``finish`` renames the file into place, leaving without it removes what was written.
+    Use as a context manager: what was not put into place when it is left is removed.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / FOLDER
         self._sha = hashlib.sha256()
         self._size = 0
-        self._pending: list[tuple[TensorProto, int, int]] = []
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._path = self.folder / f".incoming.{os.getpid()}-{secrets.token_hex(4)}.tmp"
-        self._file = self._path.open("wb")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / f".incoming.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+        self._file: BinaryIO = self._path.open("wb")
 
-    def __enter__(self) -> "Writer":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
         self._path.unlink(missing_ok=True)
 
-    def _write(self, piece: bytes | memoryview) -> None:
+    def write(self, piece: bytes | memoryview) -> None:
+        """Append a piece."""
         write_sparse(self._file, piece)
         self._sha.update(piece)
         self._size += len(piece)
 
-    def add(self, tensor: TensorProto, pieces: Iterable[bytes]) -> None:
-        """Append the raw bytes of a tensor; it points to them after ``finish``. Its inner data is freed at once."""
-        self._write(bytes(-self._size % ALIGN))
+    def append(self, pieces: Iterable[bytes]) -> int:
+        """Append a tensor, aligned; returns where it starts."""
+        self.write(bytes(-self._size % ALIGN))
         start = self._size
         for piece in pieces:
-            self._write(piece)
+            self.write(piece)
+        return start
+
+    def place(self, name: Callable[[str], Path]) -> str:
+        """Put the finished file where ``name`` says for its digest, which is returned; also over a file of that name, which may
+        be damaged."""
+        self._file.truncate()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        digest = self._sha.hexdigest()
+        name(digest).parent.mkdir(parents=True, exist_ok=True)
+        self._path.replace(name(digest))
+        return digest
+
+
+class Writer(Incoming):
+    """Appends tensors to a new weights file: the same weights are one file."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / FOLDER)
+        self._folder = folder / FOLDER
+        self._pending: list[tuple[TensorProto, int, int]] = []
+
+    def add(self, tensor: TensorProto, pieces: Iterable[bytes]) -> None:
+        """Append the raw bytes of a tensor; it points to them after ``finish``. Its inner data is freed at once."""
+        start = self.append(pieces)
         self._pending.append((tensor, start, self._size - start))
         make_external(tensor, "pending", start, self._size - start)
 
     def finish(self) -> str:
         """The location of the finished file, ``weights/<digest>.bin``; ``""`` where nothing was added."""
-        self._file.truncate()
-        self._file.flush()
         if not self._pending:
             return ""
-        os.fsync(self._file.fileno())
-        location = f"{FOLDER}/{self._sha.hexdigest()}.bin"
-        self._path.replace(self.folder.parent / location)  # also over the same name: that file may be damaged
+        location = f"{FOLDER}/{self.place(lambda digest: self._folder / f'{digest}.bin')}.bin"
         for tensor, offset, length in self._pending:
             make_external(tensor, location, offset, length)
         return location

@@ -1,11 +1,10 @@
 """What a worker writes for others to read: models that stand alone and arrays by name, as artifacts or in a folder."""
 
 import contextlib
-import hashlib
 import os
 import secrets
 import zipfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -39,7 +38,7 @@ def put_model(
     beside = f"{Path(name).stem}.weights.bin"
     refers, large = outside_bytes(model) >= REFERS, outside_bytes(model) >= INLINE
     with contextlib.ExitStack() as stack:
-        incoming: _Incoming | None = None
+        incoming: external.Incoming | None = None
         for tensor in filter(external.is_external, external.initializers_with_bodies(copy.graph)):
             location, offset, _ = external.external_span(tensor)
             if refers and converted.source_of(location) in held:
@@ -47,19 +46,19 @@ def put_model(
             size = external.byte_size(tensor.data_type, tensor.dims)
             pieces = external.read_chunks(external.resolve(weights_dir, location), offset, size)
             if large:
-                incoming = incoming or stack.enter_context(_Incoming(store))
-                external.make_external(tensor, beside, incoming.add(pieces), size)
+                incoming = incoming or stack.enter_context(external.Incoming(store.artifacts))
+                external.make_external(tensor, beside, incoming.append(pieces), size)
             else:
                 make_inner(tensor, b"".join(pieces))
-        weights = {beside: incoming.finish()} if incoming else {}
+        weights = {beside: incoming.place(store.path)} if incoming else {}
     return {name: store.put(copy.SerializeToString(deterministic=True)), **weights}
 
 
 def put_file(store: Store, path: Path) -> str:
     """Store a file of any size; returns its digest."""
-    with _Incoming(store) as incoming:
-        incoming.add(external.read_chunks(path, 0, path.stat().st_size))
-        return incoming.finish()
+    with external.Incoming(store.artifacts) as incoming:
+        incoming.append(external.read_chunks(path, 0, path.stat().st_size))
+        return incoming.place(store.path)
 
 
 def with_shapes(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> ModelProto:
@@ -87,65 +86,23 @@ def for_viewers(model: ModelProto) -> ModelProto:
     return copy
 
 
-class _Incoming:
-    """A large artifact that is written piece by piece; it gets its name once it is whole."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._sha = hashlib.sha256()
-        self._size = 0
-        store.artifacts.mkdir(parents=True, exist_ok=True)
-        self._path = store.artifacts / f".incoming.{os.getpid()}-{secrets.token_hex(4)}.tmp"
-        self._file: BinaryIO = self._path.open("wb")
-
-    def __enter__(self) -> "_Incoming":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-        self._path.unlink(missing_ok=True)
-
-    def add(self, pieces: Iterable[bytes]) -> int:
-        """Append a tensor, aligned; returns where it starts."""
-        start = -(-self._size // external.ALIGN) * external.ALIGN
-        self.write(bytes(start - self._size))
-        for piece in pieces:
-            self.write(piece)
-        return start
-
-    def write(self, piece: bytes) -> None:
-        external.write_sparse(self._file, piece)
-        self._sha.update(piece)
-        self._size += len(piece)
-
-    def finish(self) -> str:
-        self._file.truncate()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        digest = self._sha.hexdigest()
-        target = self._store.path(digest)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self._path.replace(target)
-        return digest
-
-
 def put_arrays(store: Store, arrays: Mapping[str, Array]) -> str:
     """Store arrays by name as an npz that plain numpy reads. Types that numpy lacks (bfloat16, ...) are widened to float32, which
     holds each of their values."""
-    with _Incoming(store) as incoming:
+    with external.Incoming(store.artifacts) as incoming:
         file = _Counted(incoming)
         with zipfile.ZipFile(cast(BinaryIO, file), "w", zipfile.ZIP_STORED) as archive:
             for name, value in arrays.items():
                 info = zipfile.ZipInfo(f"{name}.npy")  # a fixed date: equal arrays are one artifact
                 with archive.open(info, "w", force_zip64=True) as entry:
                     np.lib.format.write_array(entry, plain(value), allow_pickle=False)
-        return incoming.finish()
+        return incoming.place(store.path)
 
 
 class _Counted:
     """The part of a file that ``zipfile`` needs to write a stream."""
 
-    def __init__(self, incoming: _Incoming) -> None:
+    def __init__(self, incoming: external.Incoming) -> None:
         self._incoming = incoming
 
     def write(self, data: bytes | memoryview) -> int:
