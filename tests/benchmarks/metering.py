@@ -50,8 +50,11 @@ def run(words: Sequence[str | Path], folder: Path, limit: float = 1200.0, **envi
         parent = [sys.executable, "-I", __file__, str(report), str(out), str(err), *map(str, words)]
         # The venv's own programs first, as a user of the venv would have them.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        # An installed program has its byte code, as the peer has here: a checkout that may write none compiles 380 modules anew
+        # at each start, which no user does.
+        own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         subprocess.run(
-            parent, cwd=folder, env={**os.environ, "PATH": path, **environment}, check=True, timeout=limit,
+            parent, cwd=folder, env={**own, "PATH": path, **environment}, check=True, timeout=limit,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
         texts = (p.read_text(errors="replace") for p in (out, err))
