@@ -52,7 +52,8 @@ def refuse_unmeasured(m: Measurement, samples: Iterable[SampleInfo]) -> None:
         raise StepRefused(f"The postprocess script did not come to an end. {m.message} Mend it.", code=_BAD_INPUT)
     if m.status == "reference-failed":
         blind = "while it ran" in m.message and not any(s.id.startswith("real:") for s in samples)
-        hint = " The inputs were random ones; if the model needs others, give them with --inputs." if blind else ""
+        asked = " The inputs were random ones; if the model needs others, give them with --inputs, or sizes with --input-shapes."
+        hint = asked if blind else ""
         alone = " Whether the engine agrees with itself is seen without any: --flow consistency."
         raise StepRefused(f"{m.message}{hint}{alone}", code=_MISSING)
 

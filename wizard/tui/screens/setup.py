@@ -120,7 +120,8 @@ class SetupScreen(Hosted):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         # Before the field sees them: what is typed or pasted right behind them must land in the next field.
-        Binding("enter,tab,down", "next", "next field", show=False, priority=True),
+        Binding("enter", "next", "next field", show=False, priority=True),
+        Binding("tab,down", "forward", "next field", show=False, priority=True),
         Binding("shift+tab,up", "previous", "field before", show=False, priority=True),
         *keys.bindings("pick", "start", "form_help", "leave_form", "interrupt"),
     ]
@@ -289,6 +290,10 @@ class SetupScreen(Hosted):
             self.focused.press()
         else:
             self.focus_next()
+
+    def action_forward(self) -> None:
+        """To the next field, past Start: only Enter presses what it stands on."""
+        self.focus_next()
 
     def action_previous(self) -> None:
         """To the field before."""
