@@ -56,9 +56,12 @@ BUGS = (
     Asked("ort-layernorm-keepdims", "onnxruntime:optimization=all", "1.31.1", ORT),
     Asked("ort-int-div-mul-fusion", "onnxruntime:optimization=all", "1.31.1", ORT),
     Asked("ov-reducel1-axes-attribute", "openvino:precision=f32", "2026.4.1", OV),
+    Asked("ort-matmul-transpose-vector", "onnxruntime:optimization=all", "1.31.1", ORT_FEW, searched=True),
     Asked("ort-relu-clip-type", "onnxruntime:optimization=all", "1.31.1", ORT_FEW, searched=True),
     Asked("ort-dequantize-int8-moved", "onnxruntime:optimization=all", "1.31.1", ORT_FEW, searched=True),
+    Asked("ort-pad-averagepool-wide", "onnxruntime:optimization=all", "1.31.1", ORT_FEW, searched=True),
     Asked("ov-unsqueeze-wider-ones", "openvino:precision=f32", "2026.4.1", OV_FEW, searched=True),
+    Asked("ov-transposes-reduce", "openvino:precision=f32", "2026.4.1", OV_FEW, searched=True),
 )
 
 
