@@ -36,6 +36,8 @@ STEADY = (
     AGAIN + 1
 )  # looks at what is proven are counted from here: past those of the search, so that none is answered twice
 
+_ENDED = Verdict("unresolved", detail="the comparison was ended")
+
 Choices = Mapping[str, str]  # layer -> choice, as ``engines.data.tactic_replay`` writes it
 
 
@@ -55,6 +57,7 @@ class Tried(msgspec.Struct, frozen=True):
     bad: int
     message: str
     guilty: Choices = {}
+    stopped: bool = False  # by its budget
     tables: Tables = {}
     decisive: Mapping[str, tuple[Measure | Check, ...]] = {}
 
@@ -64,13 +67,18 @@ class Tried(msgspec.Struct, frozen=True):
         return ", ".join(f"{layer} ({shorten_choice(choice)})" for layer, choice in self.guilty.items())
 
 
-def compare_kernels(ctx: StepContext, findings: Findings, builds: int) -> Sub[Tried]:
-    """Build, compare, confirm by forcing (``Tried``)."""
+def compare_kernels(ctx: StepContext, findings: Findings, builds: int, budget: int = 0) -> Sub[Tried]:
+    """Build, compare, confirm by forcing (``Tried``). ``budget``: builds, free and forced, after which it ends; 0: as many as it
+    needs. It ends only once a good and a bad build are there to compare, and what was not proven by then accuses nobody."""
     rule = findings.criterion or Criterion()
     made: list[Build] = []
-    unresolved = ""
+    unresolved, asked_for = "", 0
     for attempt in range(1, builds + 1):
-        yield Note(f"fresh build {attempt} of {builds}")
+        spent = attempt - 1 if {b.failed for b in made} == {True, False} else -1
+        if 0 < budget <= spent:
+            break
+        yield Note(f"fresh build {attempt} of {builds}", best=0, tried=spent)
+        asked_for = attempt
         m = yield from asked(
             probe_whole(ctx, findings, samples=(findings.sample,), attempt=attempt, record=True, exclusive=True)
         )
@@ -93,13 +101,16 @@ def compare_kernels(ctx: StepContext, findings: Findings, builds: int) -> Sub[Tr
         ((g, b) for g in good for b in bad), key=lambda pair: len(differing_layers(pair[0].choices, pair[1].choices))
     )
     others = sorted(good, key=lambda g: (g is not near, -len(differing_layers(g.choices, worst.choices))))
-    forced = _Forced(ctx, findings, worst, good)
+    forced = _Forced(ctx, findings, worst, good, budget, asked_for)
     guilty, why = yield from _find_guilty(forced, others, listed)
     if guilty:
         # As many more looks as an innocent choice would survive in fewer than one session of twenty.
         rate = (len(bad) + 1) / (len(made) + 2)
         why = yield from _find_contradiction(forced, near, guilty, rate)
         guilty = {} if why else guilty
+    if forced.stopped:
+        guilty, why = {}, f"the comparison was ended after {forced.spent} builds"
+        tried = msgspec.structs.replace(tried, stopped=True)
     if not guilty:
         named = f" Only bad builds chose: {', '.join(s.layer for s in listed[:3])}." if listed else ""
         message = f"{len(good)} builds pass and {len(bad)} fail, but no tactic could be proven guilty: {why}.{named}"
@@ -134,8 +145,13 @@ def shorten_choice(choice: str) -> str:
 class _Forced:
     """Builds whose choices are those of a good build, some layers' taken from the bad one. Each is asked once."""
 
-    def __init__(self, ctx: StepContext, findings: Findings, bad: Build, good: Sequence[Build]) -> None:
+    def __init__(
+        self, ctx: StepContext, findings: Findings, bad: Build, good: Sequence[Build], budget: int, spent: int
+    ) -> None:
+        """``spent``: builds that were asked for before, of the ``budget`` for all of them (0: no end)."""
         self.ignored: list[str] = []
+        self.spent, self.stopped = spent, False
+        self._budget = budget
         self.bad = bad
         self._ctx, self._findings = ctx, findings
         self._rule = findings.criterion or Criterion()
@@ -172,8 +188,11 @@ class _Forced:
         chosen = frozenset(taken)
         key = (good.attempt, chosen, look)
         if key not in self._asked:
-            yield Note(f"forcing {len(chosen)} choices of a bad build into a good one")
-            m = yield from asked(self.into(good, chosen, look))
+            m = yield from self._ask(
+                f"forcing {len(chosen)} choices of a bad build into a good one", self.into(good, chosen, look)
+            )
+            if m is None:
+                return _ENDED
             weighty, wanted = frozenset(differing_layers(good.choices, self.bad.choices)), self._mixed(good, chosen)
             strayed = [
                 layer
@@ -185,10 +204,20 @@ class _Forced:
 
     def cures(self, layers: Iterable[str], look: int = 0) -> Sub[Verdict]:
         """The verdict on the bad build without its choices in these layers; unresolved where it made them all the same."""
-        yield Note("the bad build without them")
-        m = yield from asked(self.without(layers, look))
+        m = yield from self._ask("the bad build without them", self.without(layers, look))
+        if m is None:
+            return _ENDED
         made = self._made(m)
         return self._judged(m, [layer for layer in layers if made.get(layer) == self.bad.choices[layer]])
+
+    def _ask(self, text: str, probe: Measure | Check) -> Sub[Measurement | None]:
+        """The answer; None once the budget is spent."""
+        if 0 < self._budget <= self.spent:
+            self.stopped = True
+            return None
+        yield Note(text, best=0, tried=self.spent)
+        self.spent += 1
+        return (yield from asked(probe))
 
     def _made(self, m: Measurement) -> Choices:
         build = m.facts.get("build", {})

@@ -57,7 +57,7 @@ class SwitchedBuild(msgspec.Struct, frozen=True):
 # Ten builds show both kinds with 95 % where between 26 and 74 % fail; rarer ones are what ``repeat`` counts.
 class TacticsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builds: int = 10  # for engines whose builds choose tactics
-    budget: int = 0  # builds of the search among switches before it ends with the fewest so far; 0: as many as it needs
+    budget: int = 0  # builds before it ends, of a search among switches with the fewest so far; 0: as many as it needs
 
 
 def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
@@ -67,7 +67,7 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
     if ctx.can("tactics") and not ctx.check:
         if findings.signature is None or findings.signature.kind != "accuracy":
             return Finish(TacticsOutcome(message="Builds that cannot be run show no tactic at fault."), findings)
-        chosen: Finish[TacticsOutcome] = yield from compare_builds(ctx, findings, params.builds)
+        chosen: Finish[TacticsOutcome] = yield from compare_builds(ctx, findings, params.builds, params.budget)
         if chosen.outcome.good or not chosen.outcome.bad or not can.names:
             return chosen
         # Every build fails, so there is no good one to compare kernels with; its options can still be switched.
@@ -79,10 +79,10 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
     return (yield from _search_switches(ctx, findings, can, params.budget))
 
 
-def compare_builds(ctx: StepContext, findings: Findings, builds: int) -> Steps[TacticsOutcome]:
+def compare_builds(ctx: StepContext, findings: Findings, builds: int, budget: int = 0) -> Steps[TacticsOutcome]:
     """Compare the kernels of good and bad builds, and force the suspects."""
-    tried: Tried = yield from compare_kernels(ctx, findings, builds)
-    outcome = TacticsOutcome(good=tried.good, bad=tried.bad, message=tried.message)
+    tried: Tried = yield from compare_kernels(ctx, findings, builds, budget)
+    outcome = TacticsOutcome(good=tried.good, bad=tried.bad, message=tried.message, stopped=tried.stopped)
     if not tried.guilty:
         return Finish(outcome, findings, tables=tried.tables)
     found = msgspec.structs.replace(

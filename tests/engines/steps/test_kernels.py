@@ -73,3 +73,30 @@ def test_a_fault_beside_the_choices_is_not_pinned_on_one(open_model: Callable[..
     assert done.finish.outcome.bad
     assert "no tactic could be proven guilty" in done.finish.outcome.message
     assert not session.findings.tactics
+
+
+def test_the_comparison_ends_by_its_budget_and_accuses_nobody_unproven(
+    open_model: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Free builds and forced ones count; it ends once there is a good and a bad one, and says so."""
+    session = open_model(_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,nodes=layer2,tactics=3,bad=1,seed=4")
+    session.step("compare")
+    before = session.findings
+    whole = session.step("tactics", builds=8)
+    builds, settles = whole.finish.outcome, [n.tried for n in whole.notes if n.best == 0 and n.tried > 0]
+    all_of_them = settles[-1] + 1
+    assert settles == list(range(settles[0], all_of_them)), "it can be ended at each build from the first pair on"
+    assert settles[0] < 8 < all_of_them
+    for budget in (1, settles[0], 8, all_of_them - 1, all_of_them):
+        session.findings = before
+        ended = session.step("tactics", builds=8, budget=budget)
+        asked = [n.tried for n in ended.notes if n.best == 0 and n.tried > 0]
+        outcome = ended.finish.outcome
+        assert outcome.stopped == (budget < all_of_them), budget
+        assert max([settles[0] - 1, *asked]) < max(budget, settles[0]), "no build beyond it, but for the first pair"
+        assert outcome.found == (not outcome.stopped)
+        assert bool(session.findings.tactics) == outcome.found
+        if outcome.stopped:
+            assert "no tactic could be proven guilty: the comparison was ended after" in outcome.message
+        else:
+            assert outcome == builds
