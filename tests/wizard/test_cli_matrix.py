@@ -25,7 +25,8 @@ def environment(tmp_path: Path, name: str, code: int, said: str) -> str:
 
 
 def verdict(text: str) -> str:
-    return f'echo \'{{"verdict": "{text}"}}\''
+    now = '{"role": "engine", "recorded": {}, "now": {"version": "1.23.2"}}'
+    return f'echo \'{{"verdict": "{text}", "engines": [{now}]}}\''
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,9 @@ def test_cells_their_files_and_the_exit_code(
     assert kinds == [[], {0: [], 5: ["failure"], 4: ["error"]}[code]]
     table = (tmp_path / "s.md").read_text().splitlines()
     assert len(table) == 3
-    assert {0: "as expected: still fails", 5: "NOT as expected: fixed", 4: "cannot tell: no GPU"}[code] in table[2]
+    assert {0: "as expected: still fails (1.23.2)", 5: "NOT as expected: fixed (1.23.2)", 4: "cannot tell: no GPU"}[
+        code
+    ] in table[2]
 
 
 def test_what_cannot_be_a_matrix_is_refused(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

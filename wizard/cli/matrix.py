@@ -81,7 +81,9 @@ def replayed(place: Path, engine: str, python: str, arguments: argparse.Namespac
     except ValueError:
         lines = done.stderr.strip().splitlines()
         return Cell(place.name, column, done.returncode or UNRESOLVED, lines[-1] if lines else "it said nothing")
-    return Cell(place.name, column, done.returncode, str(told["verdict"]))
+    version = next((e["now"].get("version", "") for e in told.get("engines", ()) if e["role"] == "engine"), "")
+    verdict = f"{told['verdict']} ({version})" if version else str(told["verdict"])
+    return Cell(place.name, column, done.returncode, verdict)
 
 
 def outcome(cell: Cell) -> str:
