@@ -94,6 +94,7 @@ RULES = (
     ("docs/engines.md", "narrowdown run net.xml", "an IR"),
     ("docs/trigger.md", "narrowdown", "trigger"),
     ("docs/known.md", "python -m engines.known", "parsed: it rewrites the shipped digests, which tests/engines/known reads"),
+    ("docs/known.md", "python tests/field/", "parsed: the network, for other people's wheels"),
     ("docs/write-a-step.md", "", "a step"),
     ("docs/write-an-engine.md", "", "an engine"),
     ("docs/own-runtime.md", "", "a runtime"),

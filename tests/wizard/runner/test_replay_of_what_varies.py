@@ -162,7 +162,7 @@ def test_on_its_own_engine_the_first_failure_settles_it(recorded: Callable[..., 
     assert [row.recorded_looks for row in found.rows] == [9, 8, 9, 9], "the look that chose the case does not count"
     assert engine.asked == 20
     (said,) = notes
-    assert said.startswith("The fault comes and goes, so its rates are compared: 20 to 256 looks, ")
+    assert said.startswith("The fault comes and goes, so its rates are compared: 20 to 256 tries, ")
 
 
 def test_a_line_that_was_hardly_looked_at_does_not_hide_that_the_rest_is_fixed() -> None:
