@@ -127,6 +127,17 @@ def test_another_version_of_a_step_is_said(searched):
     assert found.exit_code() == AS_EXPECTED
 
 
+@pytest.mark.parametrize(("field", "outcome"), [("message", "same"), ("bad", "differs")])
+def test_other_words_for_the_same_outcome_are_no_difference(searched, field, outcome):
+    def reworded(event):
+        if isinstance(event, e.StepFinished) and event.node == "first":
+            return msgspec.structs.replace(event, outcome={**event.outcome, field: "in other words"})
+        return event
+
+    rewritten(searched, reworded)
+    assert dry(searched, steps=STEPS).rows[0].outcome == outcome
+
+
 def test_a_step_that_fell_over_or_is_gone_is_a_difference(searched):
     assert dry(searched, steps={"look": STEPS["look"]}, keep_going=True).rows[2].outcome == "differs"
 
