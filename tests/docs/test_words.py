@@ -16,6 +16,7 @@ from tests.docs.test_reference import commands
 
 ROOT = Path(__file__).parents[2]
 PRODUCT, ENGINES, FLOWS = (Path(made.__file__).parent for made in (wizard, engines, flows))
+INSTALLED = PRODUCT.parent  # the checkout, or where the wheel was put
 
 
 class Bar(NamedTuple):
@@ -123,7 +124,7 @@ def lines(path: Path) -> Iterator[str]:
 
 def read_code() -> Iterator[tuple[str, str]]:
     for path in sorted([*PRODUCT.rglob("*.py"), *ENGINES.rglob("*.py"), PRODUCT / "bundle" / "check.py.txt"]):
-        yield from ((path.relative_to(ROOT).as_posix(), text) for text in literals(path))
+        yield from ((path.relative_to(INSTALLED).as_posix(), text) for text in literals(path))
 
 
 def read_flows() -> Iterator[tuple[str, str]]:
@@ -135,9 +136,9 @@ def read_help() -> Iterator[tuple[str, str]]:
     yield from ((f"{name} --help", " ".join(made.format_help().split())) for name, made in commands().items())
 
 
-def read_pages(*globs: str) -> Iterator[tuple[str, str]]:
-    for path in sorted(path for each in globs for path in ROOT.glob(each)):
-        yield from ((path.relative_to(ROOT).as_posix(), line) for line in lines(path))
+def read_pages(*globs: str, below: Path = ROOT) -> Iterator[tuple[str, str]]:
+    for path in sorted(path for each in globs for path in below.glob(each)):
+        yield from ((path.relative_to(below).as_posix(), line) for line in lines(path))
 
 
 PLACES: dict[
@@ -146,9 +147,9 @@ PLACES: dict[
     "code": (read_code, 4000),
     "flows": (read_flows, 300),
     "help": (read_help, 25),
-    "terms": (lambda: read_pages("flows/terms/*.md"), 300),
+    "terms": (lambda: read_pages("flows/terms/*.md", below=INSTALLED), 300),
     "docs": (lambda: read_pages("docs/*.md", "README.md", "SECURITY.md"), 4000),
-    "report": (lambda: read_pages("wizard/report/*.j2"), 100),
+    "report": (lambda: read_pages("wizard/report/*.j2", below=INSTALLED), 100),
     "screens": (lambda: read_pages("tests/wizard/tui/goldens/*.txt"), 400),
 }
 SEEN: dict[str, set[tuple[str, str]]] = {}  # by place: the exceptions that it needs
