@@ -106,4 +106,7 @@ def test_a_reduction_is_cured_on_openvino(tmp_path: Path, capsys: pytest.Capture
     pytest.importorskip("openvino")
     onnx.save(construct(MADE["ov-reducel1-axes-attribute"]), tmp_path / "model.onnx")
     told = step(capsys, 0, str(tmp_path / "model.onnx"), "--engine", "openvino:precision=f32")
-    assert (told["rewrite"], told["error"]) == ("unfuse-reductions", 0.0)
+    # Another opset cures it, too, and the faster of the two is named first.
+    cures = {row["rewrite"]: row["error"] for row in told["rewrites"] if row["verdict"] == "cures"}
+    assert cures["unfuse-reductions"] == 0.0
+    assert (told["rewrite"] in cures, told["error"]) == (True, 0.0)
