@@ -2,11 +2,13 @@
 
 import importlib.util
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
 
 from engines import installed
+from engines.known.entry import release
 from engines.spec import parse
 from engines.store.content import digest_file
 from wizard.machine_room import ask
@@ -15,7 +17,8 @@ from wizard.problem import USUAL_ENGINE, Problem
 
 class Demo(msgspec.Struct, frozen=True):
     """``about``: what a newcomer is told first. ``model``, ``inputs``, ``original`` (the float one of a quantized model): a
-    shipped file, or a function that writes one into a folder."""
+    shipped file, or a function that writes one into a folder. ``mended``: the first release of ONNX Runtime in which it fails no
+    more."""
 
     about: str
     engine: str
@@ -23,10 +26,11 @@ class Demo(msgspec.Struct, frozen=True):
     inputs: Callable[[Path], Path]
     flow: str = "accuracy"
     original: Callable[[Path], Path] | None = None
+    mended: str = ""
 
 
 class DemoMissing(Exception):
-    """The demo's model is not installed; the message says how to get it."""
+    """What the demo needs is not installed; the message says how to get it."""
 
 
 MODELS = Path(__file__).with_name("models")  # README.md there says what fails, and why
@@ -79,6 +83,7 @@ DEMOS: dict[str, Demo] = {
         engine=f"{USUAL_ENGINE}:optimization=all",
         model=_shipped("shapes_cnn.onnx"),
         inputs=_shipped("shapes_cnn_in.npz"),
+        mended="1.32",
     ),
     "magika": Demo(
         about="magika names the type of a file from its bytes. In FP16 it names most of this machine's files wrongly. Why?",
@@ -109,12 +114,27 @@ DEMOS: dict[str, Demo] = {
 }
 
 
+def _refuse_mended(demo: Demo) -> None:
+    """Raises DemoMissing where the installed ONNX Runtime gets this demo right, so that nothing could be shown."""
+    try:
+        here = version("onnxruntime")
+    except PackageNotFoundError:  # under another name, such as onnxruntime-gpu: it is tried
+        return
+    if demo.mended and release(here) >= release(demo.mended):
+        older = installed.command(f"pip install 'onnxruntime<{demo.mended}'")
+        raise DemoMissing(
+            f"ONNX Runtime {here} is installed, and {demo.mended} mended what this demo shows. "
+            f"'narrowdown demo sort' fails with every release; for this one install an older release: {older}"
+        )
+
+
 def problem(name: str, folder: Path) -> Problem:
     """The PROBLEM of a demo; ``folder`` receives inputs that are made on this machine.
 
     Raises DemoMissing, MachineProblem, KeyError for an unknown name.
     """
     demo = DEMOS[name]
+    _refuse_mended(demo)
     model, inputs = demo.model(folder), demo.inputs(folder)
     files, reference = [model, inputs], Problem(model="").reference
     if demo.original is not None:
