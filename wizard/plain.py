@@ -35,6 +35,7 @@ from wizard.session.events import (
     StepStarted,
     WorkerDied,
 )
+from wizard.session.single import PREFIX
 from wizard.terminal import draws_screens
 from wizard.words import count, duration, elide, left, price, say_over_plan, show_error, visible
 
@@ -146,6 +147,8 @@ class PlainDisplay:
         self._ended = ""  # the end that was said last, "" once anything came after it
         self._begun: set[tuple[str, int]] = set()  # visits whose step was started
         self._between = ""  # engine and reference as they were said last
+        self._opened: list[str] = []  # the session's line, which waits for the one that names the engines
+        self._alone = flow.id.startswith(PREFIX)  # one step, whose question answers itself: its end says the answer
 
     def event(self, event: AnyEvent) -> None:
         if isinstance(event, ProbeStarted) and event.probe is not None:
@@ -172,6 +175,9 @@ class PlainDisplay:
 
     def close(self) -> None:
         self._clear()
+        for line in self._opened:
+            self._say(line)
+        self._opened = []
 
     def _clear(self) -> None:
         if self._drawn:
@@ -202,7 +208,19 @@ class PlainDisplay:
         return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
 
     def lines(self, event: Event) -> list[str]:
-        """What the display says about one event; no line where it has nothing to add."""
+        """What the display says about one event; no line where it has nothing to add. What engine runs against what comes first
+        of all, so a new session's own line waits for it."""
+        said = self._lines(event)
+        if isinstance(event, SessionOpened) and not event.resumed:
+            self._opened = said
+            return []
+        if not said or not self._opened:
+            return said
+        opened, self._opened = self._opened, []
+        first = 1 if isinstance(event, StepStarted) and said[0] else 0
+        return [*said[:first], *opened, *said[first:]]
+
+    def _lines(self, event: Event) -> list[str]:
         match event:
             case SessionOpened():
                 return [f"{'resumed' if event.resumed else 'session'} {event.id}"]
@@ -235,8 +253,10 @@ class PlainDisplay:
             case StepCancelled():
                 return [f"    cancelled: {event.reason}"]
             case QuestionAsked():
-                return self._question(event)
+                return [] if self._alone else self._question(event)
             case QuestionAnswered():
+                if self._alone:
+                    return []
                 text = self._asked.get(event.answer, event.answer)
                 who = {"person": "your answer", "recommended": "recommended", "script": "script"}[event.by]
                 note = f"  {visible(event.note)}" if event.note else ""

@@ -3,6 +3,7 @@
 import io
 import json
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -105,6 +106,30 @@ def test_a_log_says_everything() -> None:
     assert "\r" not in said
 
 
+def test_the_first_line_says_what_runs_against_what() -> None:
+    begun = StepStarted(
+        run=1, node="reproduce", visit=1, step="compare", step_version=1, engine="tensorrt", reference="onnxruntime",
+        engine_info={"version": "10.6", "device": "NVIDIA H200"}, reference_info={"version": "1.23.2", "device": "CPU"},
+    )  # fmt: skip
+    assert text([EVENTS[0], begun]).splitlines()[:4] == [
+        "tensorrt 10.6 on NVIDIA H200 against onnxruntime 1.23.2 on CPU", "session k7f3", "",
+        "[1] Does the failure show here?  (step compare)",
+    ]  # fmt: skip
+    assert text([EVENTS[0]]) == "session k7f3\n", "said at the latest when the display closes"
+    assert text([EVENTS[0], EVENTS[1]]).startswith("session k7f3\n\n[1]"), "where no engine was looked at"
+
+
+def test_a_step_alone_asks_nothing_and_lists_no_answers() -> None:
+    alone = msgspec.structs.replace(FLOW, id="step-compare")
+    out = io.StringIO()
+    display = PlainDisplay(alone, out)
+    for event in EVENTS:
+        display.event(event)
+    assert "It fails on 24 of 24 samples." in out.getvalue()
+    assert not {"Yes, it fails", "recommended", "your answer"} & set(out.getvalue().splitlines())
+    assert "Yes, it fails" not in out.getvalue()
+
+
 def test_a_terminal_keeps_only_the_probes_that_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     said = text(EVENTS, Terminal())
@@ -121,8 +146,8 @@ def test_live_progress_is_rewritten_and_taken_back(monkeypatch: pytest.MonkeyPat
     )
     assert out.getvalue().startswith("\r\x1b[K")
     assert "9 of about 14" in out.getvalue()
-    display.event(EVENTS[0])
-    assert out.getvalue().endswith("\r\x1b[Ksession k7f3\n")
+    display.event(SessionOpened(id="k7f3", resumed=True))
+    assert out.getvalue().endswith("\r\x1b[Kresumed k7f3\n")
 
 
 def test_progress_in_a_log_is_rare() -> None:

@@ -6,28 +6,17 @@ from typing import Any
 import msgspec
 
 from engines.compare.criterion import Criterion
-from engines.compare.say import say_limit
+from engines.compare.say import say_amount, say_limit
 from engines.probe import HUGE, Answer
 from engines.steps.registry import STEPS
 from wizard.words import count, decibels, elide, listing, number, visible
 
 _WIDTH = 30  # of the words before a value
 _MOST = 12  # outputs with a table of their own
-# Fields that a table of outputs has said already, or that only steer the flow.
-_SAID = frozenset(
-    {
-        "message",
-        "verdict",
-        "error",
-        "metric",
-        "tolerance",
-        "worst_output",
-        "worst_sample",
-        "margin",
-        "looks",
-        "failures",
-    }
-)
+# Fields that only steer the flow, or that the message has in words.
+_STEERS = frozenset({"message", "verdict", "failure", "failures", "looks", "interval_low", "interval_high"})
+# Those that a table of outputs has said already.
+_TABLED = frozenset({"error", "metric", "tolerance", "worst_output", "worst_sample", "margin"})
 
 
 def found(
@@ -36,12 +25,13 @@ def found(
     """Lines about a finished step. ``outputs``: the rows of its table of outputs, none where it has none."""
     spec = STEPS[step]
     lines = list(tables(outputs, rule)) if outputs and rule else []
-    said = _SAID if lines else frozenset({"message"})
+    said = _STEERS | _TABLED if lines else _STEERS
     for name, value in outcome.items():
         if name in said or value in (None, "", False, (), []):
             continue
         label = spec.labels.get(name) or name.replace("_", " ")
-        lines.append(f"  {label:{_WIDTH}} {visible(_text(value))}")
+        shown = say_amount(value, rule.metric) if rule and name.endswith("error") else _text(value)
+        lines.append(f"  {label:{_WIDTH}} {visible(shown)}")
     return lines
 
 
