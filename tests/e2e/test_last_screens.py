@@ -30,8 +30,8 @@ TODO: Mapping[str, tuple[str, ...]] = {
     ),
     "worked-around": (
         "Use this model in place of yours. Keep 3 nodes in higher precision", "worked-around.onnx",
-        "Paste this first (Polygraphy, with keep_fp32.py", "SESSION/case/workaround.md has the rest",
-        "polygraphy convert model.onnx", "Hand the case folder on",
+        "Paste this first (trtexec, with the types of", "SESSION/case/workaround.md has the rest",
+        "trtexec --onnx=worked-around.onnx", "Hand the case folder on",
         "python SESSION/case/check.py", "narrowdown replay SESSION --expect fixed", "report.html tells all",
     ),
     "unresolved": ("r goes back to any question, to answer it otherwise.", "report.html tells all"),

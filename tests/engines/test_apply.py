@@ -145,6 +145,14 @@ def test_trtexec_is_told_only_what_its_lists_can_say(keep: tuple[str, ...], name
         assert "--precisionConstraints=obey" in words
 
 
+@pytest.mark.parametrize("engine", ["tensorrt:precision=fp16", "emulate:precision=fp16"])
+@pytest.mark.parametrize("name", ["a", "a,b"])
+def test_a_file_with_the_types_in_it_is_told_first_as_any_tensorrt_takes_it(engine: str, name: str) -> None:
+    first, *rest = recipes(engine, Cure(keep=(name,), file="worked-around.onnx"), "10.6.0").values()
+    assert first.text == "trtexec --onnx=worked-around.onnx --stronglyTyped --saveEngine=model.engine"
+    assert "keep_fp32.py" in rest[0].text
+
+
 @pytest.mark.parametrize("engine", ["tensorrt:precision=fp16,typing=strong", "tensorrt_rtx:precision=fp16"])
 def test_where_the_file_states_the_types_the_file_is_told(engine: str) -> None:
     cure = Cure(keep=("a",), file="worked-around.onnx")

@@ -43,14 +43,17 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
     allowed = f", allowed {report.allowed}" if report.allowed else ""
     lines = [line for line in commands.splitlines() if line and not line.startswith("#!")]
     script = "\n".join(["```sh", *lines, "```"])
-    judged = f"{reference.get('name', report.reference)} {reference.get('version', '')}".strip()
+    judged, spec = f"{reference.get('name', report.reference)} {reference.get('version', '')}".strip(), report.reference
+    if report.reference_replaced:  # what was given computes nothing, or was found wrong
+        spec = report.reference_replaced["to"]
+        judged = parse(spec).name
     return {
         "description": (
             f"A part of {count(len(culprit.nodes), 'node')} ({listing(culprit.ops, 6)}), cut out of a model of "
             f"{count(report.nodes_before, 'node')}, gives wrong results with {asked.found_with}. "
             + literal(culprit.evidence)
         ),
-        "expected": f"The outputs in expected.npz, as {judged} gives them (option text: {report.reference}){allowed}.",
+        "expected": f"The outputs in expected.npz, as {judged} gives them (option text: {spec}){allowed}.",
         "actual": (
             f"The outputs in actual.npz where it is there: the part itself is {wrong_by(culprit.own, report.metric)}, and "
             f"by it the outputs of the whole model are {wrong_by(culprit.effect, report.metric)}. "

@@ -152,7 +152,8 @@ def apply_by_name(ours: list[str], theirs: list[str], cure: Cure) -> list[Recipe
     if not cure.keep:
         return []
     strict = ["trtexec", f"--onnx={cure.file}", "--stronglyTyped", "--saveEngine=model.engine"]
-    typed = [Recipe("trtexec, with the types of worked-around.onnx", "sh", shlex.join(strict))] if cure.file else []
+    any_release = Recipe("trtexec, with the types of worked-around.onnx (any TensorRT)", "sh", shlex.join(strict))
+    typed = [any_release] if cure.file else []
     script = ["--precision-constraints", "obey", "--trt-network-postprocess-script", "keep_fp32.py"]
     made = Recipe(
         "Polygraphy, with keep_fp32.py of this folder (TensorRT up to 10)",
@@ -169,7 +170,7 @@ def apply_by_name(ours: list[str], theirs: list[str], cure: Cure) -> list[Recipe
         f"--layerOutputTypes={','.join(each)}",
         "--saveEngine=model.engine",
     ]
-    return [made, Recipe("trtexec (TensorRT up to 10)", "sh", shlex.join(words))]
+    return [*typed, made, Recipe("trtexec (TensorRT up to 10)", "sh", shlex.join(words))]
 
 
 def apply_as_emulated(found: Found, cure: Cure) -> list[Recipe]:

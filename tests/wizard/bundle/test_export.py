@@ -268,6 +268,19 @@ def test_every_field_of_a_tracker_is_one_that_is_filled(session: Path, name: str
     assert "1.2" in text
 
 
+def test_a_bug_report_names_the_reference_that_stands_in(session: Path) -> None:
+    """Recorded outputs compute nothing, so what a part of a model is expected to give is another engine's."""
+    report = msgspec.structs.replace(
+        read(session).report(),
+        reference="golden:files=out.npz",
+        reference_replaced={"from": "golden:files=out.npz", "to": "openvino:precision=f32", "why": ""},
+    )
+    asked = Asked(engine=ENGINE, found_with=ENGINE, criterion=Criterion())
+    text = issue(report, report.culprits[0], asked, "#!/bin/sh\npython check.py\n")
+    assert "as openvino gives them (option text: openvino:precision=f32)" in text
+    assert "golden" not in text
+
+
 def test_a_neighbour_too_heavy_to_be_kept_is_spoken_of(tmp_path: Path) -> None:
     """And the weights of a case that lie beside its model come along under the name that the model knows."""
     weights = tmp_path / "w"
