@@ -25,7 +25,7 @@ def begin_after(
     """A new session that goes on from the ended one in ``source``, and how many of its measurements it took over. ``score``: what
     says how good outputs are (``wizard.given.score``), in place of what that session has. ``step``: one step alone, with these
     ``params``, in place of the flow. Raises Refusal, SessionProblem, FlowProblem, ``OSError``."""
-    problem, state = folders.describe(source).problem, folders.load(source, brief=True)
+    problem, state = folders.describe(source).problem, folders.load(source)
     name = folders.name_for_command(source)
     if why := why_nothing_follows(state, problem):
         to_do = "" if state.end else f" 'narrowdown resume {name}' goes on with it."

@@ -8,9 +8,10 @@ import msgspec
 
 T = TypeVar("T")
 
-# So many digits has the smallest number that 64 bits may not hold. All digits are zeros here: ten times as fast as a pattern.
-_LONG = b"0" * 19
-_ZEROS = bytes(b"0"[0] if chr(code).isdigit() and code < 128 else code for code in range(256))
+# So many digits has the smallest number that 64 bits may not hold. Nothing but digits and points is told apart: ten times as fast
+# as a pattern.
+_LONG = b"x" + b"0" * 19
+_SHAPE = bytes(ord("0") if code in b"0123456789" else code if code in b"." else ord("x") for code in range(256))
 
 
 @overload
@@ -33,12 +34,12 @@ def decode(data: bytes, kind: Any = Any, *, short: bool = False) -> Any:
 def find_long(data: bytes) -> list[int]:
     """Where so many digits stand, the last place first: anywhere but right behind a point, where most measured numbers have them;
     those are no whole numbers."""
-    zeros, found = data.translate(_ZEROS), []
-    at = zeros.find(_LONG)
+    shape = data.translate(_SHAPE)
+    found = [0] if shape.startswith(_LONG[1:]) else []
+    at = shape.find(_LONG)
     while at >= 0:
-        if zeros[at - 1 : at] != b".":
-            found.append(at)
-        at = zeros.find(_LONG, at + len(_LONG))
+        found.append(at + 1)
+        at = shape.find(_LONG, at + len(_LONG))
     return found[::-1]
 
 

@@ -37,7 +37,7 @@ def edit(arguments: argparse.Namespace) -> int:
     place, known = begin(source, problem)
     flow = run.flow_of(place)
     script = run.scripted(arguments, flow)
-    person = not arguments.answers and run.guided(folders.load(source, brief=True), name)
+    person = not arguments.answers and run.guided(folders.load(source), name)
     print(f"narrowdown: {said(source, place, changed, known)}", flush=True)
     return run.walk(place, flow, arguments, script, run.agreed(problem), person=person)
 

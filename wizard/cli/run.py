@@ -133,7 +133,7 @@ def resume(arguments: argparse.Namespace) -> int:
         terminal.say(f"damaged: {listing(damaged)}")
     about = folders.describe(place)
     consent = trust.admit(about.problem, arguments.yes_run_scripts)
-    before = folders.load(place, brief=True)
+    before = folders.load(place)
     person = not arguments.answers and guided(before, display_name(arguments, person=True))
     flow = flow_of(place)
     if not before.seq and any((place / "models").glob("*.onnx")):
@@ -213,7 +213,7 @@ def start(problem: Problem, arguments: argparse.Namespace, *, person: bool, usua
     script = scripted(arguments, loaded.flow)
     handed.refuse(problem, arguments.pass_env, executor(arguments))
     place = session_folder(problem, loaded.text, arguments.session)
-    fresh = not folders.load(place, brief=True).seq
+    fresh = not folders.load(place).seq
     if usual:
         terminal.say(usual)
     terms.pin(loaded.flow, loaded.folder, place)
@@ -299,7 +299,7 @@ def walk(
         return screens(place, arguments)
     if person and terminal.person_present() and arguments.display == "auto" and (excuse := terminal.why_text()):
         terminal.say(excuse)
-    since = (before or folders.load(place, brief=True)).seq
+    since = (before or folders.load(place)).seq
     client = Client.open(place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}", brief=since)
     try:
         if arguments.detach:
@@ -325,7 +325,7 @@ def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
     from wizard.runner.control import find_anchor
 
     try:
-        return (requests.encode(requests.Rewind(find_anchor(folders.load(place, brief=True), to))),)
+        return (requests.encode(requests.Rewind(find_anchor(folders.load(place), to))),)
     except LookupError as error:
         raise BadUsage(f"--rewind: {error.args[0]}") from None
 

@@ -54,7 +54,7 @@ def one(arguments: argparse.Namespace, params: dict[str, str]) -> int:
     handed.refuse(problem, arguments.pass_env, arguments.executor)
     text = single_flow(arguments.name, params)
     place = run.session_folder(problem, text, arguments.session)
-    fresh = not folders.load(place, brief=True).seq
+    fresh = not folders.load(place).seq
     # Who expects something of a step, or asks for builds one after the other, wants it measured now.
     if not (arguments.anew or arguments.expect or arguments.until or (place / journal.NAME).exists()):
         source, known = take_earlier(place, problem)
@@ -71,7 +71,7 @@ def follow(arguments: argparse.Namespace, place: Path, problem: Problem, *, fres
     been made, and goes again where what was given does not fit."""
     consent = run.agreed(problem)
     flow = run.flow_of(place)
-    since = folders.load(place, brief=True).seq
+    since = folders.load(place).seq
     passed = handed.chosen(place, arguments.pass_env, run.executor(arguments))
     options = run.runner_options(arguments, handed=passed, consent=consent)
     client = Client.open(place, options, name=f"narrowdown step {arguments.name}", brief=since)

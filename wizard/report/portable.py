@@ -78,7 +78,9 @@ class Traces(msgspec.Struct, frozen=True, dict=True):
     def _words(self) -> tuple[bytes, ...]:
         """What stands in JSON wherever ``clean`` or ``cleaned`` has something to do."""
         texts = (*self.files, *self.folders, *self.names, "/home/", "/Users/")
-        return (b'"host":', *(msgspec.json.encode(text)[1:-1] for text in texts))
+        words = {b'"host":', *(msgspec.json.encode(text)[1:-1] for text in texts)}
+        # Where a word is found one that is a part of it is found, too.
+        return tuple(word for word in words if not any(other != word and other in word for other in words))
 
     def spec(self, text: str) -> str:
         """An engine spec with files by name."""

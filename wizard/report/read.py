@@ -1,5 +1,6 @@
 """The report of a session folder."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from wizard.session import folder as folders
 from wizard.session.state import State, described
 
 
-class Reading(msgspec.Struct, frozen=True):
+class Reading(msgspec.Struct, frozen=True, dict=True):
     """A session as it is on disk now."""
 
     folder: Path
@@ -42,6 +43,10 @@ class Reading(msgspec.Struct, frozen=True):
         return shared_by_nodes(self.graph(described(self.state, self.state.findings.model)))
 
     def report(self) -> Report:
+        return self._report
+
+    @functools.cached_property
+    def _report(self) -> Report:
         about = self.description
         return gather(self.state, self.flow, about.problem, self.table, about.machine, self.graph)
 

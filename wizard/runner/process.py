@@ -117,7 +117,9 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         )
 
     pool = executor(folder, description, options, ledger, died)
-    starting = asyncio.create_task(pool.start())
+    # A session that has ended ends again: nobody asks its workers anything, and each starts when it is asked.
+    needed = going_on or not begun or options.executor != LOCAL
+    starting = asyncio.create_task(pool.start() if needed else asyncio.sleep(0))
     # The first worker is a process then, and loads its libraries while this one loads the steps.
     for _ in range(_TURNS):
         await asyncio.sleep(0)

@@ -272,16 +272,11 @@ def _known_flow(folder: Path, about: Description) -> bytes:
     return next((text for text in texts if hashlib.sha256(text).hexdigest() == about.flow), b"")
 
 
-def load(folder: Path, *, brief: bool = False) -> State:
-    """The session's state, from its journal. ``brief``: without its probes, which takes a tenth of the time. Raises
-    SessionProblem."""
+def load(folder: Path) -> State:
+    """The session's state, from its journal. Raises SessionProblem."""
     path = folder / journal.NAME
-    if not path.exists():
-        return State()
     try:
-        with journal.scanned(path, brief=journal.EVERY if brief else 0) as scan:
-            state = fold(journal.resolved(scan, path), where=scan)
-        return msgspec.structs.replace(state, seq=scan.seq)
+        return journal.state(path) if path.exists() else State()
     except ValueError as error:
         raise SessionProblem(f"{path} cannot be read: {error}") from None
 

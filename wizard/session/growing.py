@@ -13,12 +13,11 @@ class Growing(Mapping[K, V], Generic[K, V]):
     """In order of the first entry of each key, as a dict is. It holds dicts that nobody writes to any more, each at least twice
     as large as the next: n entries added one by one are copied n log n times in all."""
 
-    __slots__ = ("_count", "_layers")
+    __slots__ = ("_layers",)
 
     def __init__(self, entries: Mapping[K, V] | None = None) -> None:
         """A copy of a mapping."""
         self._layers: tuple[dict[K, V], ...] = (dict(entries),) if entries else ()
-        self._count = len(entries or ())
 
     def plus(self, key: K, value: V) -> "Growing[K, V]":
         """The same with one entry more, or with another value for a key."""
@@ -29,7 +28,6 @@ class Growing(Mapping[K, V], Generic[K, V]):
         if not entries:
             return self
         made: Growing[K, V] = Growing.__new__(type(self))
-        made._count = self._count + (sum(key not in self for key in entries) if self._count else len(entries))
         layers, last = list(self._layers), entries
         while layers and len(layers[-1]) < 2 * len(last):
             last = layers.pop() | last
@@ -53,7 +51,10 @@ class Growing(Mapping[K, V], Generic[K, V]):
         return any(key in layer for layer in self._layers)
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._joined())
+
+    def __bool__(self) -> bool:
+        return bool(self._layers)
 
     def __iter__(self) -> Iterator[K]:
         return iter(self._joined())
@@ -68,6 +69,8 @@ class Growing(Mapping[K, V], Generic[K, V]):
         return Growing, (self._joined(),)
 
     def _joined(self) -> dict[K, V]:
+        if len(self._layers) == 1:
+            return self._layers[0]
         joined: dict[K, V] = {}
         for layer in self._layers:
             joined.update(layer)

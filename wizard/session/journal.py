@@ -17,12 +17,13 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
 from engines.store import decoding, regular
 from engines.store.content import Store, atomic
+from wizard.session import condensed
 from wizard.session.events import (
     VERSION,
     AnyEvent,
@@ -37,7 +38,7 @@ from wizard.session.events import (
 from wizard.session.lines import Place, Record, is_whole, read_blocks
 from wizard.session.outcomes import checked, outcome_fault
 from wizard.session.problems import MENDING, DamagedJournal, LostPart, NewerSession, SessionProblem
-from wizard.session.state import State, fold, walk
+from wizard.session.state import Probes, State, walk
 
 LINE_LIMIT = 64 << 10  # bytes of one line, its newline included
 LARGEST = 1 << 30  # bytes of a journal that is read: some hundred thousand probes
@@ -50,6 +51,9 @@ _KEPT = 4 << 10  # a field of this size or more moves to an artifact when its li
 # msgspec leaves a default out where it is that very object, so this float and no other.
 _UNSTAMPED = NoteAdded(text="").ts
 _encoder = msgspec.json.Encoder(order="deterministic")
+
+
+EventT = TypeVar("EventT", bound=AnyEvent | Probes)
 
 
 class _Head(msgspec.Struct):
@@ -146,12 +150,17 @@ def scan(data: bytes, path: Path = Path(NAME)) -> tuple[AnyEvent, ...]:
 
 
 def rewritten(path: Path, change: Callable[[Any], Any], touches: Callable[[bytes], bool]) -> Iterator[bytes]:
-    """The lines of a journal with ``change`` made to the fields of each that it ``touches``, under checksums of their own. A torn
-    end is left out. Raises OSError, DamagedJournal."""
+    """The lines of a journal, some of them together, with ``change`` made to the fields of each that it ``touches``, under
+    checksums of their own. A torn end is left out. Raises OSError, DamagedJournal."""
     with regular.opened(path, LARGEST, links=False) as file:
-        number = bad = 0
+        known = condensed.find(file, path)
+        proven, at, number, bad = known.good if known else 0, 0, 0, 0
         for block in read_blocks(file):
-            some = touches(block)
+            some, at = touches(block), at + len(block)
+            if not some and at <= proven:  # whole, all of it
+                number += block.count(b"\n")
+                yield block
+                continue
             for line in io.BytesIO(block):
                 number += 1
                 if not line.endswith(b"\n") or not is_whole(line[:-1]):
@@ -185,7 +194,7 @@ def events(path: Path) -> Iterator[AnyEvent]:
         yield from resolved(scan, path)
 
 
-def resolved(scan: Iterable[AnyEvent], path: Path) -> Iterator[AnyEvent]:
+def resolved(scan: Iterable[EventT], path: Path) -> Iterator[EventT]:
     """The events of a journal with what lies in artifacts put back. Raises LostPart, DamagedJournal."""
     store = Store(path.parent)
     yield from checked((resolve(event, store) for event in scan), path)
@@ -196,18 +205,79 @@ def read(path: Path) -> tuple[AnyEvent, ...]:
     return tuple(events(path))
 
 
+class Course:
+    """A journal from its beginning on, ``file`` open there: by what was condensed of it, as far as that holds, the rest line by
+    line. ``seq``, ``good``: as a ``Scan``'s, of the whole file; ``place``: of the last event that was not condensed.
+
+    ``brief``: as a ``Scan``'s. Going through it raises as ``events``, and as ``fold``.
+    """
+
+    def __init__(self, file: BinaryIO, path: Path, *, brief: int = 0) -> None:
+        self._file, self._path = file, path
+        found = condensed.find(file, path)
+        self._condensed = found if found is not None and (not brief or found.seq <= brief) else None
+        self._begins = self._condensed.good if self._condensed else 0
+        file.seek(self._begins)
+        self._scan = Scan(file, path, seq=self._condensed.seq if self._condensed else 0, brief=brief)
+        self._place: Place | None = None
+
+    @property
+    def seq(self) -> int:
+        return self._scan.seq
+
+    @property
+    def good(self) -> int:
+        return self._begins + self._scan.good
+
+    @property
+    def place(self) -> Place:
+        return self._place or self._scan.place
+
+    def __iter__(self) -> Iterator[AnyEvent | Probes]:
+        """Its events as they are written, those that are condensed together."""
+        for place, probes in self._condensed.parts if self._condensed else ():
+            if probes is not None:
+                yield probes
+            elif place is not None:
+                self._place = place
+                yield decode(place.line(), 0, self._path)
+        self._place = None
+        yield from self._scan
+
+    def walk(self) -> Iterator[tuple[State, AnyEvent | None, State]]:
+        """What ``state.walk`` gives over its events. What took long is condensed for the next time."""
+        parts: list[condensed.Part] = []
+        yield from walk(resolved(self, self._path), where=self, keep=parts)
+        if self._scan.good >= condensed.WORTH:
+            condensed.write(self._file, self._path, self.good, self.seq, parts)
+
+    def fold(self) -> State:
+        """What its events come to."""
+        result = State()
+        for _, _, after in self.walk():
+            result = after
+        return result
+
+
 def states(path: Path) -> Iterator[tuple[State, AnyEvent | None, State]]:
     """What ``walk`` gives over the events of a journal. Raises as ``events``, and as ``fold``."""
-    with scanned(path) as scan:
-        yield from walk(resolved(scan, path), where=scan)
+    with regular.opened(path, LARGEST, links=False) as file:
+        yield from Course(file, path).walk()
+
+
+def state(path: Path) -> State:
+    """What the events of a journal come to. Raises as ``states``."""
+    with regular.opened(path, LARGEST, links=False) as file:
+        return Course(file, path).fold()
 
 
 def verify(path: Path) -> int:
     """The number of the last event, once no line is damaged or missing. Probes are not decoded. Raises as ``events``."""
-    with scanned(path, brief=EVERY) as scan:
-        for _ in scan:
+    with regular.opened(path, LARGEST, links=False) as file:
+        read = Course(file, path, brief=EVERY)
+        for _ in read:
             pass
-        return scan.seq
+        return read.seq
 
 
 def outline(path: Path) -> Iterator[AnyEvent]:
@@ -218,7 +288,7 @@ def outline(path: Path) -> Iterator[AnyEvent]:
                 yield decode(line.removesuffix(b"\n"), 0, path)
 
 
-def resolve(event: AnyEvent, store: Store) -> AnyEvent:
+def resolve(event: EventT, store: Store) -> EventT:
     """An event with the fields that were moved to artifacts put back. Probes and measurements stay where they
     are."""
     if not isinstance(event, StepFinished | FindingsTaken) or not event.blobs:
@@ -266,13 +336,13 @@ class Journal:
         self.torn: Path | None = None
         self.state, good = State(), 0
         if os.path.lexists(path):
-            with scanned(path) as scan:
+            with regular.opened(path, LARGEST, links=False) as file:
+                read = Course(file, path)
                 try:
-                    self.state = fold(resolved(scan, path), where=scan)
+                    self.state = read.fold()
                 except ValueError as error:
                     raise SessionProblem(f"The session's journal cannot be taken up: {error}") from None
-            good = scan.good
-            with regular.opened(path, LARGEST, links=False) as file:
+                good = read.good
                 file.seek(good)
                 if tail := file.read():
                     self.torn = _set_aside(path, tail)
@@ -350,6 +420,11 @@ class Tail:
         """
         try:
             with regular.opened(self._path, LARGEST, links=False) as file:
+                if self._brief and not self._offset:
+                    read = Course(file, self._path, brief=self._brief)
+                    found = tuple(resolve(event, self._store) for event in read if not isinstance(event, Probes))
+                    self._offset, self._seq = read.good, read.seq
+                    return found
                 file.seek(self._offset)
                 scan = Scan(file, self._path, seq=self._seq, brief=self._brief)
                 found = tuple(resolve(event, self._store) for event in scan)

@@ -56,7 +56,7 @@ class Record:
         return b""
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a line stands: its first byte, and how many without its newline."""
 
     record: Record

@@ -2,28 +2,31 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from engines.findings import Findings
-from wizard.session.events import AnyEvent, FindingsTaken, StepFinished, StepStarted
+from wizard.session.events import FindingsTaken, StepFinished, StepStarted
 from wizard.session.problems import DamagedJournal
 
+EventT = TypeVar("EventT")
 
-def checked(events: Iterable[AnyEvent], path: Path) -> Iterator[AnyEvent]:
+
+def checked(events: Iterable[EventT], path: Path) -> Iterator[EventT]:
     """The same events, from the first of a journal on, artifacts put back. Raises DamagedJournal at one of a step that did not
     end so."""
     steps: dict[int, str] = {}
     for event in events:
         if isinstance(event, StepStarted):
             steps[event.run] = event.step
-        fault = ""
+        seq, fault = 0, ""
         if isinstance(event, StepFinished):
-            fault = outcome_fault(event, steps.get(event.run, ""))
+            seq, fault = event.seq, outcome_fault(event, steps.get(event.run, ""))
         elif isinstance(event, FindingsTaken):
-            fault = findings_fault(event)
+            seq, fault = event.seq, findings_fault(event)
         if fault:
-            raise DamagedJournal(path, event.seq, fault)
+            raise DamagedJournal(path, seq, fault)
         yield event
 
 

@@ -89,11 +89,11 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.status in ("done", "refused", "failed")
 
 
-class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A probe that was started: its ``kind``, None where it lies in the artifact ``blob``. ``place``: its line, where that can
-    be read again; ``held``: the probe itself elsewhere."""
+class Asked(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """A probe that was started: its ``kind`` as the journal names it, "" where it lies in the artifact ``blob``. ``place``: its
+    line, where that can be read again; ``held``: the probe itself elsewhere."""
 
-    kind: type | None
+    kind: str
     blob: str = ""
     run: int = 0
     seq: int = 0
@@ -106,7 +106,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         cls, probe: AnyProbe | None, blob: str = "", run: int = 0, seq: int = 0, *, speculative: bool = False,
         place: Place | None = None,
     ) -> "Asked":  # fmt: skip
-        kind = None if probe is None else type(probe)
+        kind = "" if probe is None else _kind(type(probe))
         return cls(kind, blob, run, seq, speculative, None if place else probe, place)
 
     @property
@@ -114,12 +114,17 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         """None where it lies in the artifact, or its line cannot be read any more."""
         return self.held if self.place is None else getattr(_at(self.place), "probe", None)
 
-    def asks(self, kind: type) -> bool:
+    def asks(self, kind: type[AnyProbe]) -> bool:
         """Whether it is a probe of this kind; none is read for that."""
-        return self.kind is not None and issubclass(self.kind, kind)
+        return self.kind == _kind(kind)
 
 
-class Known(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+@functools.cache
+def _kind(probe: type[AnyProbe]) -> str:
+    return str(probe.__struct_config__.tag)
+
+
+class Known(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """A measurement by its probe's key: its line in the journal, ``place``, or else ``packed`` (JSON, compressed where it is
     long) so that thousands of them take a few MiB; neither where it lies in the artifact ``blob`` (only whole answers are that
     large)."""
@@ -231,6 +236,22 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
         return sum(v.node == node for v in self.route)
 
 
+class Probes(msgspec.Struct, frozen=True, array_like=True):
+    """Probes and measurements that follow each other in a journal, as a state takes them in at once: most of a long journal is
+    nothing else. ``seq``, ``ts``: of the last; ``learned``: the fields of the state that they have changed besides."""
+
+    asked: dict[str, Asked]
+    known: dict[str, Known]
+    seq: int
+    ts: float
+    learned: dict[str, Any]
+
+    def onto(self, state: State) -> State:
+        """The state after them."""
+        both = {"asked": state.asked.plus_all(self.asked), "known": state.known.plus_all(self.known)}
+        return msgspec.structs.replace(state, seq=self.seq, last=self.ts, **both, **self.learned)
+
+
 def described(state: State, model: str) -> str:
     """The digest of the index of a model's graph as it was described last; "" where no step has asked for it."""
     for name, asked in reversed(list(state.asked.items())):
@@ -251,7 +272,7 @@ class Reader(Protocol):
     def place(self) -> Place: ...
 
 
-def fold(events: Iterable[AnyEvent], state: State | None = None, *, where: Reader | None = None) -> State:
+def fold(events: Iterable[AnyEvent | Probes], state: State | None = None, *, where: Reader | None = None) -> State:
     """The state after these events. ``where``: who reads them one by one, so that probes and measurements stay in their file.
     Raises ``ValueError`` for findings that this version cannot read."""
     for _, _, result in walk(events, state, where=where):
@@ -260,51 +281,78 @@ def fold(events: Iterable[AnyEvent], state: State | None = None, *, where: Reade
 
 
 def walk(
-    events: Iterable[AnyEvent], state: State | None = None, *, where: Reader | None = None
+    events: Iterable[AnyEvent | Probes],
+    state: State | None = None,
+    *,
+    where: Reader | None = None,
+    keep: list[Place | Probes] | None = None,
 ) -> Iterator[tuple[State, AnyEvent | None, State]]:
     """As ``fold``, stopping at each event that is no probe: the state before it, the event, the state after it. Probes that
-    follow the last one come with None."""
+    follow the last one come with None. ``keep`` takes what the same can be made of again without decoding any probe: the places
+    of the events that are none, and the probes between them."""
     result = state or State()
-    # Probes in a row are taken in together: most of a long journal is nothing else.
-    asked: dict[str, Asked] = {}
-    known: dict[str, Known] = {}
-    waiting: dict[
-        str, AnyProbe | None
-    ] = {}  # those just asked, which need not be read again for what is learnt of them
-    last: AnyEvent | None = None
+    row = _Row(result)
     for event in events:
         match event:
             case ProbeStarted():
-                name, place = event.key, where.place if where else None
-                asked[name] = _asked(event, asked.get(name) or result.asked.get(name), place)
-                waiting[name] = event.probe
-                last = event
+                row.start(event, where.place if where else None)
             case ProbeFinished():
-                name, place = event.key, where.place if where else None
-                known[name] = _known(event, place)
-                if name in waiting:
-                    probe = waiting.pop(name)
-                else:
-                    before = asked.get(name) or result.asked.get(name)
-                    probe = before.probe if before else None
-                learned = _learn_from(result, event, probe)
-                result = msgspec.structs.replace(result, **learned) if learned else result
-                last = event
+                row.finish(event, where.place if where else None)
+            case Probes():
+                result = event.onto(row.close(keep))
+                row = _Row(result)
+                if keep is not None:
+                    keep.append(event)
             case _:
-                before_it = _with_probes(result, asked, known, last)
-                result = advance(before_it, event)
-                asked, known, waiting, last = {}, {}, {}, None
-                yield before_it, event, result
-    if last is not None or result is not state:
-        yield result, None, _with_probes(result, asked, known, last)
+                before = row.close(keep)
+                result = advance(before, event)
+                row = _Row(result)
+                if keep is not None and where is not None:
+                    keep.append(where.place)
+                yield before, event, result
+    if row.last is not None or result is not state:
+        yield result, None, row.close(keep)
 
 
-def _with_probes(state: State, asked: dict[str, Asked], known: dict[str, Known], last: AnyEvent | None) -> State:
-    """The state after these probes and measurements, of which ``last`` was written last."""
-    if last is None:
-        return state
-    both = {"asked": state.asked.plus_all(asked), "known": state.known.plus_all(known)}
-    return msgspec.structs.replace(state, seq=last.seq, last=last.ts, **both)
+class _Row:
+    """Probes in a row, until something else comes: taken in together."""
+
+    def __init__(self, state: State) -> None:
+        self._begun = self._state = state
+        self._asked: dict[str, Asked] = {}
+        self._known: dict[str, Known] = {}
+        self._waiting: dict[str, AnyProbe | None] = {}  # just asked: not read again for what is learnt of them
+        self.last: ProbeStarted | ProbeFinished | None = None
+
+    def start(self, event: ProbeStarted, place: Place | None) -> None:
+        name = event.key
+        self._asked[name] = _asked(event, self._asked.get(name) or self._begun.asked.get(name), place)
+        self._waiting[name] = event.probe
+        self.last = event
+
+    def finish(self, event: ProbeFinished, place: Place | None) -> None:
+        name = event.key
+        self._known[name] = _known(event, place)
+        if name in self._waiting:
+            probe = self._waiting.pop(name)
+        else:
+            before = self._asked.get(name) or self._begun.asked.get(name)
+            probe = before.probe if before else None
+        if learned := _learn_from(self._state, event, probe):
+            self._state = msgspec.structs.replace(self._state, **learned)
+        self.last = event
+
+    def close(self, keep: list[Place | Probes] | None) -> State:
+        """The state after them."""
+        if self.last is None:
+            return self._begun
+        learned = {
+            name: new for name in _LEARNED if (new := getattr(self._state, name)) is not getattr(self._begun, name)
+        }
+        probes = Probes(self._asked, self._known, self.last.seq, self.last.ts, learned)
+        if keep is not None:
+            keep.append(probes)
+        return probes.onto(self._begun)
 
 
 def advance(state: State, event: AnyEvent) -> State:
@@ -428,6 +476,9 @@ def _read_findings(event: StepFinished | FindingsTaken) -> Findings | None:
 
 def _change(route: tuple[Visit, ...], run: int, /, **changes: Any) -> tuple[Visit, ...]:
     return tuple(msgspec.structs.replace(v, **changes) if v.run == run else v for v in route)
+
+
+_LEARNED = ("fingerprints", "engines", "longest", "slowest", "nodes")  # what ``_learn_from`` may change
 
 
 def _learn_from(state: State, event: ProbeFinished, probe: AnyProbe | None) -> dict[str, Any]:

@@ -111,7 +111,7 @@ class Sessions:
         to, with what they are."""
         first, self._first = first or self._first, ()
         about = folders.describe(folder)
-        if self._watch or (not first and folders.load(folder, brief=True).end):
+        if self._watch or (not first and folders.load(folder).end):
             return Client.attach(folder, "watch" if self._watch else "controller")
         consent = trust.admit(about.problem, self._yes)
         passed = handed.chosen(folder, executor=self._options.executor)
