@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600
 
 NODES, PROBES, LOG_BYTES = 10_000, 1_000, 100 << 20
 ROUNDS = 12
+SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids="{0[0]}x{0[1]}".format)
 # Cards that can be opened at any time: the key, a word that only the card holds, the key that closes it.
 CARDS = (
     ("w", "Why", "b"),
@@ -37,7 +38,15 @@ CARDS = (
     ("l", "f follow", "b"),
     ("m", "You are at", "b"),
     ("?", "Keys that work now", "b"),
+    ("v", "Pictures", "b"),
+    ("o", "Probes of this step", "b"),
+    ("c", "Same, by hand", "b"),
+    ("n", "Your note", "\x1b"),
+    ("\x10", "Every action by name", "\x1b"),
 )
+# Those of a step at work.
+AT_WORK = (*CARDS, ("q", "Leave it running", "\x1b"))
+SEARCHING = (*AT_WORK, ("x", "The search is not through", "\x1b"))
 FLOW = """
 schema: 1
 id: straight
@@ -167,17 +176,24 @@ def line(figures: Iterable[float]) -> str:
     )
 
 
-def keys(screen: Screen, closed: str | tuple[str, ...], ended: Callable[[], bool] = lambda: False) -> None:
-    """Open and close every card, again and again, or until it has ``ended``. ``closed``: what is drawn when a card closes."""
-    opening: dict[str, list[Felt]] = {word: [] for _, word, _ in CARDS}
+def keys(
+    screen: Screen,
+    cards: Sequence[tuple[str, str, str]],
+    closed: str | tuple[str, ...],
+    ended: Callable[[], bool] = lambda: False,
+) -> None:
+    """Open and close these cards, again and again, or until it has ``ended``. ``closed``: what is drawn when a card closes."""
+    opening: dict[str, list[Felt]] = {word: [] for _, word, _ in cards}
     closing: list[Felt] = []
     for _ in range(ROUNDS):
-        for key, word, close in () if ended() else CARDS:
+        for key, word, close in cards:
+            if ended():
+                break
             opening[word].append(screen.press(key, word))
             screen.wait(0.15)
             closing.append(screen.press(close, closed))
             screen.wait(0.15)
-    for word, felt in opening.items():
+    for word, felt in ((word, felt) for word, felt in opening.items() if felt):
         report(f"a key opens '{word}'", felt)
     screen.press("m", "You are at")
     screen.wait(0.3)
@@ -214,7 +230,8 @@ def all_repaints(screen: Screen, closed: str | tuple[str, ...]) -> None:
         screen.press("\x1b", closed)
 
 
-def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen]) -> None:
+@SIZES
+def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen], size: tuple[int, int]) -> None:
     """A model of 10,000 nodes, really reduced, a build on every core."""
     chain(tmp_path / "chain.onnx", NODES)
     np.savez(tmp_path / "in.npz", x=np.random.default_rng(1).normal(size=(1, 64)).astype(np.float32))
@@ -230,7 +247,7 @@ def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen]) -> None
         "straight.yaml",
     ]
     begun = time.monotonic()
-    screens.append(screen := Screen([*words, "--jobs", str(os.cpu_count())], tmp_path))
+    screens.append(screen := Screen([*words, "--jobs", str(os.cpu_count())], tmp_path, size))
     screen.until("Enter runs it")
     screen.child.send("\r")
     screen.until("It fails")
@@ -242,7 +259,7 @@ def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen]) -> None
     (session,) = (tmp_path / "sessions").iterdir()
     journal, runner = session / "journal.jsonl", json.loads((session / "progress.json").read_bytes())["pid"]
     before = schedstat(runner)
-    print(f"\n{NODES:,} nodes, {os.cpu_count()} builds at a time, load {os.getloadavg()[0]:.1f}")
+    print(f"\n{NODES:,} nodes, {os.cpu_count()} builds at a time, load {os.getloadavg()[0]:.1f}; {size}")
     print(f"reducing after {time.monotonic() - begun:.0f} s")
     screen.wait(3.0)
     begun = time.monotonic()
@@ -251,7 +268,7 @@ def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen]) -> None
         return journal.read_bytes().count(b'"kind":"step.finished"') > 1
 
     either = ("stop now", "Your answer")
-    keys(screen, either, ended)
+    keys(screen, AT_WORK, either, ended)
     if ended():
         print("the reduction ended before all keys were pressed")
     else:
@@ -327,7 +344,8 @@ async def main():
             log.write(line % (lines + n))
             log.flush()
             progress.write(folder, progress.Snapshot(phase="running", node="reduce", text="trying a part", done=n,
-                                                     expected=2 * probes, best=96, eta=60.0, pid=os.getpid()))
+                                                     expected=2 * probes, best=96, tried=n, nodes=model_nodes,
+                                                     eta=60.0, pid=os.getpid()))
             await asyncio.sleep(0.1)
 
 asyncio.run(main())
@@ -366,7 +384,7 @@ def written(folder: Path, does: str, beside: list["subprocess.Popen[bytes]"]) ->
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("size", [(104, 30), (140, 40)], ids="{0[0]}x{0[1]}".format)
+@SIZES
 def test_a_long_search_and_a_large_log(
     tmp_path: Path, screens: list[Screen], beside: list["subprocess.Popen[bytes]"], size: tuple[int, int]
 ) -> None:
@@ -381,7 +399,7 @@ def test_a_long_search_and_a_large_log(
     print(f"\n{PROBES:,} probes and {LOG_BYTES >> 20} MiB of log, growing; {os.cpu_count()} builds beside; {size}")
     print(f"on the screen after {time.monotonic() - begun:.1f} s")
     screen.wait(2.0)
-    keys(screen, "stop now")
+    keys(screen, SEARCHING, "stop now")
     all_repaints(screen, "stop now")
 
 
@@ -421,5 +439,5 @@ def test_choosing_typing_scrolling(
         felt.append(screen.act(lambda: screen.child.setwinsize(rows, columns), "Your answer"))  # noqa: B023
         screen.wait(0.5)
     report("the terminal's corner dragged", felt)
-    keys(screen, "Your answer")  # nothing is written meanwhile: all of the processor's time is the key's
+    keys(screen, CARDS, "Your answer")  # nothing is written meanwhile: all of the processor's time is the key's
     repaints(screen, "a question")

@@ -9,12 +9,11 @@ import termios
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from textual import events, work
-from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.filter import Monochrome
@@ -388,9 +387,9 @@ class Narrowdown(InTurn[int]):
         """Keys as people read them, in the present glyph set."""
         return keys.display(binding.key, self.glyphs)
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """What the palette holds for the screen below it."""
-        return palette.list_commands(self, screen)
+    def action_command_palette(self) -> None:
+        """Ours in place of Textual's."""
+        palette.open_palette(self)
 
     # Leaving
 

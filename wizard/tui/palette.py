@@ -1,11 +1,10 @@
 """The palette (^p): every action of the screen, and what has no key: another session, a picture of the screen, the theme."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from textual.app import SystemCommand
 from textual.dom import DOMNode
 from textual.screen import Screen
 
@@ -27,29 +26,60 @@ LOOKS = {
 }
 
 
-def list_commands(host: "Narrowdown", screen: Screen[Any]) -> Iterator[SystemCommand]:
+class Command(NamedTuple):
+    """A line of the palette, and what it does."""
+
+    label: str
+    keys: str
+    help: str
+    run: Callable[[], Any]
+
+
+def list_commands(host: "Narrowdown", screen: Screen[Any]) -> list[Command]:
     """Every action that works on the screen, once, with its keys; then what has no key."""
     found: dict[str, tuple[list[str], DOMNode]] = {}
     for key, active in screen.active_bindings.items():
         # Ctrl-C does what keys do that stand here, so it has no line of its own.
         if active.enabled and active.binding.id in keys.BY_ID and active.binding.id != "interrupt":
             found.setdefault(active.binding.id, ([], active.node))[0].append(keys.display(key, host.glyphs))
+    listed = []
     for name, (names, node) in found.items():
         action = keys.BY_ID[name]
-        title = f"{action.label[:1].upper()}{action.label[1:]}  ({' '.join(names)})"
-        yield SystemCommand(title, action.help, _do(host, name, node))
-    yield SystemCommand("Go to session ...", "Open another session; this one goes on.", lambda: go_to_session(host))
-    yield SystemCommand(
-        "Screenshot", "Write this screen as a picture (SVG) into a file.", lambda: take_screenshot(host)
-    )
-    yield SystemCommand("Theme", "Change the colours; kept in your settings.", lambda: change_theme(host))
+        label = f"{action.label[:1].upper()}{action.label[1:]}"
+        listed.append(Command(label, " ".join(names), action.help, _do(host, name, node)))
+    return [
+        *listed,
+        Command("Go to session ...", "", "Open another session; this one goes on.", lambda: go_to_session(host)),
+        Command("Screenshot", "", "Write this screen as a picture (SVG) into a file.", lambda: take_screenshot(host)),
+        Command("Theme", "", "Change the colours; kept in your settings.", lambda: change_theme(host)),
+    ]
 
 
 def _do(host: "Narrowdown", action: str, node: DOMNode) -> Callable[[], Any]:
-    async def run() -> None:
-        await host.run_action(action, node)
+    return lambda: host.call_next(host.run_action, action, node)
 
-    return run
+
+class Palette(Pick):
+    """Every action by name. Textual's own palette lists in a thread, at twice to four times the cost of any other card."""
+
+    ABOUT = "Everything that works here, by name. Typing leaves the lines that hold what was typed; Enter does it."
+
+    def __init__(self, commands: Sequence[Command]) -> None:
+        lines = [Entry(str(n), each.label, each.keys, each.help) for n, each in enumerate(commands)]
+        super().__init__("Every action by name", lines)
+
+
+def open_palette(host: "Narrowdown") -> None:
+    """What it lists belongs to the screen below it, which has the keyboard again when a line is taken."""
+    if isinstance(host.screen, Palette):
+        return
+    commands = list_commands(host, host.screen)
+
+    def done(taken: str | None) -> None:
+        if taken is not None:
+            commands[int(taken)].run()
+
+    host.push_screen(Palette(commands), done)
 
 
 def go_to_session(host: "Narrowdown") -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from rich.color import ColorType
 from rich.style import Style
-from textual.command import CommandPalette
 from textual.containers import Vertical
 from textual.widgets import Input
 
 from wizard.session.folder import Summary
 from wizard.tui import themes
 from wizard.tui.app import Narrowdown
+from wizard.tui.palette import Palette
 from wizard.tui.screens.finish import FinishScreen
 from wizard.tui.screens.overlays import Card
 from wizard.tui.screens.sessions import SessionsScreen
@@ -74,7 +74,7 @@ async def everything(app: Narrowdown, session: FakeSession, pilot: Any) -> Async
             await pilot.press("escape")
             await settle(pilot, lambda below=below: app.screen is below)
     await pilot.press("ctrl+p")
-    await settle(pilot, lambda: isinstance(app.screen, CommandPalette))
+    await settle(pilot, lambda: isinstance(app.screen, Palette))
     await pilot.pause(0.2)
     yield "palette"
 
@@ -82,7 +82,7 @@ async def everything(app: Narrowdown, session: FakeSession, pilot: Any) -> Async
 def pieces(app: Narrowdown) -> list[tuple[str, Style]]:
     """The texts in sight with their styles, as the terminal gets them; of a card's screen, the card alone."""
     found: list[tuple[str, Style]] = []
-    cards = app.screen.query(".card, CommandPalette > Vertical").results(Vertical)
+    cards = app.screen.query(".card").results(Vertical)
     inside = next((card.region for card in cards), app.screen.region)
     for y, strip in enumerate(app.screen._compositor.render_strips()):
         if not inside.y <= y < inside.bottom:

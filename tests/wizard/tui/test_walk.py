@@ -14,7 +14,7 @@ from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.session import events as e
 from wizard.session.folder import Summary
-from wizard.tui import keys
+from wizard.tui import keys, palette
 from wizard.tui.app import Narrowdown
 from wizard.tui.screens.finish import FinishScreen
 from wizard.tui.screens.overlays import (
@@ -44,6 +44,11 @@ from . import scripted as s
 from .scripted import FakeSession, settle
 
 Make = Callable[..., Narrowdown]
+
+
+def take(app: Narrowdown, label: str) -> None:
+    """The line of the palette that is called so."""
+    next(each for each in palette.list_commands(app, app.screen) if each.label == label).run()
 
 
 def face(app: Narrowdown) -> str:
@@ -429,14 +434,18 @@ async def test_the_palette_offers_every_action_of_the_screen(session: FakeSessio
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: face(app) == "ask")
-        commands = list(app.get_system_commands(app.screen))
-        titles = [command.title for command in commands]
-        assert {"Answer  (\u21b5)", "Why  (w)", "Quit  (q)", "Back  (b Esc)", "Screenshot", "Theme"} <= set(titles)
-        assert len({title.split("  (")[0] for title in titles}) == len(titles), "none stands there twice"
-        assert not any(title.startswith("Stop") for title in titles)
-        why = next(command for command in commands if command.title == "Why  (w)")
-        await why.callback()
-        await settle(pilot, lambda: isinstance(app.screen, Reading))
+        listed = {command.label: command.keys for command in palette.list_commands(app, app.screen)}
+        assert len(listed) == len(palette.list_commands(app, app.screen)), "none stands there twice"
+        wanted = {"Answer": "\u21b5", "Why": "w", "Quit": "q", "Back": "b Esc", "Screenshot": "", "Theme": ""}
+        assert wanted.items() <= listed.items()
+        assert not any(label.startswith("Stop") for label in listed)
+        await pilot.press("ctrl+p")
+        await settle(pilot, lambda: isinstance(app.screen, palette.Palette))
+        await pilot.press(*"as pictures")
+        assert [entry.label for entry in app.screen._shown] == ["View"], "found by what is said of it"
+        await pilot.press("ctrl+p", *["backspace"] * 11, *"why", "enter")  # nothing comes above it
+        await settle(pilot, lambda: isinstance(app.screen, Reading) and app.screen._title == "Why")
+        assert len(app.screen_stack) == 3, "the palette is gone"
 
 
 async def test_the_palette_takes_a_picture_of_the_screen(session: FakeSession, make_app: Make, tmp_path: Path) -> None:
@@ -446,7 +455,7 @@ async def test_the_palette_takes_a_picture_of_the_screen(session: FakeSession, m
     async with app.run_test(size=(80, 24)) as pilot:
         for said in ("The picture of the screen is in", "is there already; nothing was written"):
             await settle(pilot, lambda: face(app) == "ask")
-            next(c for c in app.get_system_commands(app.screen) if c.title == "Screenshot").callback()
+            take(app, "Screenshot")
             await settle(pilot, lambda: isinstance(app.screen, Fields))
             app.screen.query_one(Input).value = str(target)
             await pilot.press("enter")
@@ -463,7 +472,7 @@ async def test_the_palette_goes_to_another_session(session: FakeSession, make_ap
     app = make_app(entries=(Summary("k7f3", session.folder, "m.onnx"), other))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: face(app) == "ask")
-        next(c for c in app.get_system_commands(app.screen) if c.title == "Go to session ...").callback()
+        take(app, "Go to session ...")
         await settle(pilot, lambda: isinstance(app.screen, Pick) and app.screen.chosen is not None)
         assert app.screen.chosen.id == str(other.path), "the open one is not offered"
         await pilot.press("enter")
@@ -478,7 +487,7 @@ async def test_a_theme_that_is_picked_is_kept(
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: face(app) == "ask")
-        next(c for c in app.get_system_commands(app.screen) if c.title == "Theme").callback()
+        take(app, "Theme")
         await settle(pilot, lambda: isinstance(app.screen, Pick))
         await pilot.press("l", "i", "enter")
         await settle(pilot, lambda: any("Kept in" in note.message for note in app._notifications))

@@ -55,8 +55,7 @@ class Pick(Card[str]):
     def list(self, entries: Sequence[Entry]) -> None:
         """Show these, narrowed by what is typed."""
         self._all = tuple(entries)
-        wanted = self.query_one("#narrow", Input).value.lower().split()
-        self._shown = tuple(e for e in self._all if all(word in f"{e.label} {e.more}".lower() for word in wanted))
+        self._shown = narrow(self._all, self.query_one("#narrow", Input).value)
         options = self.query_one("#picks", OptionList)
         options.set_options([Option(prompt(entry)) for entry in self._shown] or [Option("nothing fits", disabled=True)])
         options.highlighted = 0 if self._shown else None
@@ -94,6 +93,18 @@ class Pick(Card[str]):
     def take(self, entry: Entry) -> None:
         """The result."""
         self.dismiss(entry.id)
+
+
+def narrow(entries: Sequence[Entry], typed: str) -> tuple[Entry, ...]:
+    """The entries that hold every word that was typed: first those in whose line it stands, then those of which it is said."""
+    wanted = typed.lower().split()
+
+    def holds(*texts: str) -> bool:
+        said = " ".join(texts).lower()
+        return all(word in said for word in wanted)
+
+    told = [entry for entry in entries if holds(entry.label, entry.more, entry.detail)]
+    return tuple(sorted(told, key=lambda entry: not holds(entry.label, entry.more)))
 
 
 class PickFile(Pick):
