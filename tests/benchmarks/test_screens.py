@@ -40,13 +40,12 @@ CARDS = (
     ("?", "Keys that work now", "b"),
     ("v", "Pictures", "b"),
     ("o", "Probes of this step", "b"),
-    ("c", "Same, by hand", "b"),
     ("n", "Your note", "\x1b"),
     ("\x10", "Every action by name", "\x1b"),
 )
-# Those of a step at work.
+# Those of a step at work; of a search in the flow that people have.
 AT_WORK = (*CARDS, ("q", "Leave it running", "\x1b"))
-SEARCHING = (*AT_WORK, ("x", "The search is not through", "\x1b"))
+SEARCHING = (*AT_WORK, ("c", "Same, by hand", "b"), ("x", "The search is not through", "\x1b"))
 FLOW = """
 schema: 1
 id: straight
