@@ -14,10 +14,12 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, TypeVar, cast, overload
 
-from engines.store import regular
+from engines.store import decoding, regular
 from engines.store.scratch import scratch
+
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -117,6 +119,16 @@ class Store:
         if hashlib.sha256(data).hexdigest() != digest:
             raise OSError(errno.EIO, "its bytes are not those that were written", str(path))
         return data
+
+    @overload
+    def load(self, digest: str, kind: type[T]) -> T | None: ...
+    @overload
+    def load(self, digest: str, kind: object = Any) -> Any: ...
+    def load(self, digest: str, kind: Any = Any) -> Any:
+        """The artifact's JSON as ``kind``; None where it is gone, is no such thing, or has no name ("")."""
+        with contextlib.suppress(OSError, ValueError):
+            return decoding.decode(self.get(digest), kind)
+        return None
 
 
 def keep(target: Path, data: bytes) -> None:

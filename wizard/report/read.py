@@ -2,12 +2,10 @@
 
 import functools
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from engines.graph.index import GraphIndex
-from engines.store import decoding
 from engines.store.content import Store
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
@@ -28,10 +26,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
     def table(self, digest: str) -> Table:
         """The rows of a step's table; none where its artifact is gone."""
-        try:
-            rows: Any = decoding.decode(Store(self.folder).get(digest))
-        except (OSError, ValueError):
-            return []
+        rows = Store(self.folder).load(digest)
         return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
     def graph(self, digest: str) -> GraphIndex | None:
@@ -53,10 +48,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
 def graph_of(folder: Path, digest: str) -> GraphIndex | None:
     """The index of a session's model by its artifact's digest; None where there is none."""
-    try:
-        return decoding.decode(Store(folder).get(digest), GraphIndex) if digest else None
-    except (OSError, ValueError):
-        return None
+    return Store(folder).load(digest, GraphIndex)
 
 
 def read(folder: Path) -> Reading:

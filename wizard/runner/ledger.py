@@ -1,10 +1,6 @@
 """The journal and what it means, kept in step: whatever is written is folded in at once."""
 
-import contextlib
-from typing import cast
-
 from engines.probe import AnyProbe, Measurement
-from engines.store import decoding
 from engines.store.content import Store
 from wizard.session.events import AnyEvent, NoteAdded
 from wizard.session.journal import Journal
@@ -38,18 +34,10 @@ class Ledger:
 def known_measurement(state: State, key: str, store: Store) -> Measurement | None:
     """The measurement that the state knows for a key, read from its artifact where it lies in one."""
     known = state.known.get(key)
-    if known is None or known.measurement is not None:
-        return known.measurement if known else None
-    with contextlib.suppress(OSError, ValueError):
-        return decoding.decode(store.get(known.blob), Measurement)
-    return None
+    return (known.measurement or store.load(known.blob, Measurement)) if known else None
 
 
 def asked_probe(state: State, key: str, store: Store) -> AnyProbe | None:
     """The probe behind a key; None where the journal never held it, or its file is gone."""
     asked = state.asked.get(key)
-    if asked is None or asked.probe is not None:
-        return asked.probe if asked else None
-    with contextlib.suppress(OSError, ValueError):
-        return cast(AnyProbe, decoding.decode(store.get(asked.blob), AnyProbe))
-    return None
+    return (asked.probe or store.load(asked.blob, AnyProbe)) if asked else None

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from engines.probe import Describe, Measurement
-from engines.store import decoding, regular
+from engines.store import regular
 from engines.store.content import Store
 from wizard.runner.ledger import known_measurement
 from wizard.session import journal
@@ -167,17 +167,10 @@ def _kinds(events: Iterable[AnyEvent], store: Store) -> dict[str, Kind]:
             for digest in event.tables.values():
                 named("saved", digest)
         elif isinstance(event, ProbeFinished):
-            for name, digest in _answer(event, store).artifacts.items():
+            answer = event.measurement or store.load(event.blob, Measurement) or Measurement()
+            for name, digest in answer.artifacts.items():
                 named(_BY_NAME.get(name, "saved"), digest)
     return found
-
-
-def _answer(event: ProbeFinished, store: Store) -> Measurement:
-    if event.measurement is not None:
-        return event.measurement
-    with contextlib.suppress(OSError, ValueError):
-        return decoding.decode(store.get(event.blob), Measurement)
-    return Measurement()
 
 
 def _logs(store: Store, state: State) -> list[Spare]:

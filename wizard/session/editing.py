@@ -3,17 +3,15 @@
 The session that it comes from stays as it is.
 """
 
-import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import cast
 
 import msgspec
 
 from engines.probe import AnyProbe, Check, Import, Inspect, LoadInputs, Measure
-from engines.store import copying, decoding
+from engines.store import copying
 from engines.store.content import Store, atomic
 from wizard.problem import Problem
 from wizard.session import folder as folders
@@ -92,7 +90,7 @@ def taken_over(
     sound: set[str] = set()
     asked: set[str] = set()
     for event in events:
-        probe = _probe(event, store) if isinstance(event, ProbeStarted) else None
+        probe = (event.probe or store.load(event.blob, AnyProbe)) if isinstance(event, ProbeStarted) else None
         if probe is not None and wanted(probe) and holds(probe, before, after):
             asked.add(event.key)  # type: ignore[union-attr]
         if isinstance(event, ProbeFinished) and event.key in asked:
@@ -125,14 +123,6 @@ def holds(probe: AnyProbe, before: Problem, after: Problem) -> bool:
     if isinstance(probe, Check):
         return (before.check, before.folder) == (after.check, after.folder)
     return True
-
-
-def _probe(event: ProbeStarted, store: Store) -> AnyProbe | None:
-    if event.probe is not None:
-        return event.probe
-    with contextlib.suppress(OSError, ValueError):
-        return cast(AnyProbe, decoding.decode(store.get(event.blob), AnyProbe))
-    return None
 
 
 def _file(problem: Problem) -> tuple[str, str]:

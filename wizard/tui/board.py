@@ -6,12 +6,10 @@ thread and hands out frozen values.
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from engines.probe import AnyProbe, Inspect, Measurement
-from engines.store import decoding
 from engines.store.content import Store
 from wizard.report.probe_words import Outcome, part, size, tried, verdict
 from wizard.report.strip import Span, Strip, Trail, parse
@@ -106,7 +104,7 @@ class Board:
         return row.number if row else 0
 
     def _started(self, event: ProbeStarted) -> None:
-        probe = self._probes[event.key] = event.probe or self._load(event.blob, AnyProbe)
+        probe = self._probes[event.key] = event.probe or self._store.load(event.blob, AnyProbe)
         # A look at an engine measures nothing: it has a row only where it goes wrong.
         if event.speculative or isinstance(probe, Inspect):
             self._speculative[event.key] = event
@@ -120,7 +118,7 @@ class Board:
         return Row(number, event.key, tried(probe), started=event.ts, nodes=size(probe))
 
     def _measured(self, event: ProbeFinished) -> None:
-        measurement = event.measurement or self._load(event.blob, Measurement)
+        measurement = event.measurement or self._store.load(event.blob, Measurement)
         if isinstance(self._probes.get(event.key), Inspect) and measurement and measurement.status == "ok":
             return
         if event.key not in self._rows:
@@ -148,11 +146,3 @@ class Board:
         self._trail.take(self._parts.get(event.key, ""), outcome, detail)
         if outcome == "fails" and row.nodes and (not self._best or nodes < self._best[-1][0]):
             self._best.append((nodes, event.ts))
-
-    def _load(self, blob: str, kind: Any) -> Any:
-        if not blob:
-            return None
-        try:
-            return decoding.decode(self._store.get(blob), kind)
-        except (OSError, ValueError):
-            return None

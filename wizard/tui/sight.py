@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from engines.graph.index import GraphIndex
-from engines.store import decoding
 from engines.store.content import Store
 from wizard.report.figures import log_error
 from wizard.report.prefix import Shared, leave_out, shared_by_nodes
@@ -46,14 +45,15 @@ class Eye:
         self._store = store
         self._key: _Key | None = None
         self._sight = Sight()
-        self._index: tuple[str, GraphIndex] | None = None
+        self._index: tuple[str, GraphIndex | None] = ("", None)
 
     def look(self, state: State) -> Sight:
         """The pictures' data at this state."""
         key = _key(state)
         if key != self._key:
             self._key = key
-            logs, here = _depth(self._rows(key.table), key.culprit)
+            rows = self._store.load(key.table, list[dict[str, Any]]) or []
+            logs, here = _depth(rows, key.culprit)
             index = self._graph(key.index)
             names = shared_by_nodes(index)
             drawn = (
@@ -64,23 +64,10 @@ class Eye:
             self._sight = Sight(logs, here, tuple(places.values()), now, names)
         return self._sight
 
-    def _rows(self, digest: str) -> list[dict[str, Any]]:
-        if not digest:
-            return []
-        try:
-            return decoding.decode(self._store.get(digest), list[dict[str, Any]])
-        except (OSError, ValueError):
-            return []
-
     def _graph(self, digest: str) -> GraphIndex | None:
-        if not digest:
-            return None
-        if self._index is None or self._index[0] != digest:
-            try:
-                self._index = digest, decoding.decode(self._store.get(digest), GraphIndex)
-            except (OSError, ValueError):
-                return None
-        return self._index[1]
+        if self._index[0] != digest and (index := self._store.load(digest, GraphIndex)):
+            self._index = digest, index
+        return self._index[1] if self._index[0] == digest else None
 
 
 def _key(state: State) -> _Key:
