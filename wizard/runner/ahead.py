@@ -7,14 +7,14 @@ that is still at work when its step begins is handed over.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from engines.asking import StepContext
 from engines.probe import AnyProbe, Describe, Measure, Measurement, Sanitize, Unroll, key
 from engines.spec import name_of_engine
 from engines.steps.base import StepSpec
-from wizard.runner.drive import Fingerprints, replayed, specs
+from wizard.runner.drive import Fingerprints, end_tasks, replayed, specs
 from wizard.runner.ledger import Ledger
 
 # Seconds that what is asked ahead of one answer may take; no probe is begun after that. A cold build of a large model on TensorRT
@@ -92,14 +92,6 @@ class Ahead:
             if task.cancelled() or task.exception() is not None or task.result() is None:
                 return  # as above
             del self._at_work[name]
-
-
-async def end_tasks(tasks: Iterable[Answering]) -> None:
-    """Cancel these, and wait until they are gone."""
-    ended = list(tasks)
-    for task in ended:
-        task.cancel()
-    await asyncio.gather(*ended, return_exceptions=True)
 
 
 def is_asked_ahead(probe: AnyProbe) -> bool:

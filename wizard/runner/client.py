@@ -86,8 +86,8 @@ class Client:
         client._wanted = role
         describe(client.folder)
         if client.alive():
-            with contextlib.suppress(OSError, SessionProblem):
-                client._connect(role, _START)
+            with client._lock, contextlib.suppress(OSError, SessionProblem):
+                client._connect_locked(role, _START)
         return client
 
     @classmethod
@@ -279,10 +279,6 @@ class Client:
         with self._lock, contextlib.suppress(OSError, SessionProblem, ValueError):
             if self._socket is None:
                 self._connect_locked("controller", _START)
-
-    def _connect(self, role: Role, patience: float) -> None:
-        with self._lock:
-            self._connect_locked(role, patience)
 
     def _learn_role(self, found: Mapping[str, Any]) -> None:
         """Who controls, as the runner that we said hello to says now: another one may have taken over, or have given it back."""

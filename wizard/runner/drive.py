@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -326,12 +326,16 @@ class Drive:
 
     async def _cancel(self) -> None:
         """End what still runs ahead; nobody has asked for it."""
-        tasks = list(self._running.values())
-        for task in tasks:
-            task.cancel()
-        self._running.clear()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        tasks, self._running = self._running, {}
+        await end_tasks(tasks.values())
+
+
+async def end_tasks(tasks: Iterable["asyncio.Task[Measurement | None]"]) -> None:
+    """Cancel these, and wait until they are gone."""
+    ended = list(tasks)
+    for task in ended:
+        task.cancel()
+    await asyncio.gather(*ended, return_exceptions=True)
 
 
 def log_of(run: int, name: str, probe: AnyProbe) -> str:

@@ -2,18 +2,19 @@
 are a log."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from engines import faults
-from engines.probe import AnyProbe, key
+from engines.probe import key
 from engines.store.content import Store
 from engines.workers.executor import LOCAL, Executor, ExecutorLost
 from engines.workers.pool import Death
@@ -105,13 +106,14 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         ledger.emit(NoteAdded(text=said))
 
     def died(death: Death) -> None:
+        known = {spec: ledger.state.fingerprints.get(spec, "unavailable") for spec in specs(death.probe)}
         ledger.emit(
             WorkerDied(
                 worker=death.worker,
                 pid=death.pid,
                 signal=death.signal,
                 returncode=death.returncode,
-                key=_key(death.probe, ledger.state.fingerprints),
+                key=key(death.probe, known),
                 detail=death.detail[:2000],
             )
         )
@@ -142,21 +144,19 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
     )
 
     server = Server(where, walk.control.handle, walk.control.controlled)
-    try:
+    async with _stopped_on_failure(pool):
         await server.start()
-    except BaseException:
-        await pool.stop(hard=True)
-        raise
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, lambda: walk.control.stop(hard=True, reason="the runner was told to end"))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        await _ready(walk, pool, starting)
-        if options.executor != LOCAL:
-            walk.spread(pool.slots, AHEAD)
-        if going_on:
-            await _make_again(ledger, pool, options)
+        async with _stopped_on_failure(pool):
+            await walk.ready(starting)
+            if options.executor != LOCAL:
+                walk.spread(pool.slots, AHEAD)
+            for said in await make_again(ledger, Guarded(pool, options.consent)) if going_on else ():
+                ledger.emit(NoteAdded(text=said))
         return await walk.run()
     except ExecutorLost as lost:
         raise SessionProblem(str(lost)) from None
@@ -164,28 +164,14 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         await server.stop()
 
 
-async def _ready(walk: Walk, pool: Executor, starting: "asyncio.Task[None]") -> None:
-    """Wait until the pool has started, unless the session is stopped meanwhile. Raises Stopped."""
+@contextlib.asynccontextmanager
+async def _stopped_on_failure(pool: Executor) -> AsyncIterator[None]:
+    """End the pool where what it is to work for cannot begin, is stopped before it has, or finds its files damaged."""
     try:
-        await walk.ready(starting)
+        yield
     except BaseException:
         await pool.stop(hard=True)
         raise
-
-
-async def _make_again(ledger: Ledger, pool: Executor, options: Options) -> None:
-    """Make again what is gone of a session that goes on. Raises SessionProblem."""
-    try:
-        for said in await make_again(ledger, Guarded(pool, options.consent)):
-            ledger.emit(NoteAdded(text=said))
-    except BaseException:
-        await pool.stop(hard=True)
-        raise
-
-
-def _key(probe: AnyProbe, fingerprints: Mapping[str, str]) -> str:
-    known = {spec: fingerprints.get(spec, "unavailable") for spec in specs(probe)}
-    return key(probe, known)
 
 
 def _export(folder: Path, target: str) -> Any:

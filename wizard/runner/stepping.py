@@ -18,10 +18,10 @@ from wizard.exits import BAD_USAGE, MISSING, OUR_FAULT
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.runner import remarks
-from wizard.runner.ahead import Ahead, end_tasks
+from wizard.runner.ahead import Ahead
 from wizard.runner.context import specs_of, step_context
 from wizard.runner.control import Control
-from wizard.runner.drive import Drive, Fingerprints, Stopped, log_of, measure_probe
+from wizard.runner.drive import Drive, Fingerprints, Stopped, end_tasks, log_of, measure_probe
 from wizard.runner.ending import SINGLE, Closing
 from wizard.runner.estimate import estimate
 from wizard.runner.housekeeping import Housekeeping
