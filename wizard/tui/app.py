@@ -9,9 +9,9 @@ import termios
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from textual import events, work
 from textual.binding import Binding, BindingType
@@ -44,6 +44,8 @@ from wizard.tui.screens.step import FACES, WHERE, StepScreen
 from wizard.tui.turns import InTurn
 from wizard.tui.widgets.answers import Answers
 from wizard.tui.widgets.work import Probes
+
+MadeT = TypeVar("MadeT")
 
 WELCOME = (
     "Each step says what it will do and waits for {go}; then it measures, and asks a question with the answer that the numbers "
@@ -182,16 +184,8 @@ class Narrowdown(InTurn[int]):
     def go_on_after(self) -> None:
         """What follows the open session, in a new one, which is opened; made in a thread."""
         if self.scene is not None:
-            self._go_on_after(self.scene.folder)
-
-    @work(thread=True, exclusive=True, group="session", exit_on_error=False)
-    def _go_on_after(self, folder: Path) -> None:
-        try:
-            made = self.library.after(folder)
-        except (Refusal, OSError, ValueError) as error:
-            self.call_from_thread(self.say, str(error), warning=True)
-        else:
-            self.call_from_thread(self.open_session, made)
+            folder = self.scene.folder
+            self.make_aside(lambda: self.library.after(folder), self.open_session, "session")
 
     def open_session(self, folder: Path, replace: Screen[Any] | None = None) -> None:
         """Watch this session from now on. ``replace``: the screen that makes room (Setup)."""
@@ -231,9 +225,12 @@ class Narrowdown(InTurn[int]):
             self._show(message.scene)
             if not self.is_headless:
                 self.call_after_refresh(garbage.settle)
-            # An end that was reached just now may not be the one whose files lie there: there may have been a rewind.
+            # The bundle and the report, so that the last screen can name them. An end that was reached just now may not be
+            # the one whose files lie there: there may have been a rewind.
             if message.scene.face == "ended" and (not first or not message.scene.files):
-                self._hand_on(message.scene.folder)
+                self.make_aside(
+                    lambda: self.library.finish(message.scene.folder), lambda _: None, "export", exclusive=False
+                )
         self.scene_changed.publish(message.scene)
         if self._welcome:
             text, self._welcome = self._welcome, ""
@@ -310,24 +307,35 @@ class Narrowdown(InTurn[int]):
     def export(self, target: str) -> None:
         """Write the bundle, in a thread."""
         if self.watcher is not None:
-            self._export(self.watcher.session.folder, target)
+            folder = self.watcher.session.folder
+            self.make_aside(
+                lambda: self.library.export(folder, target),
+                lambda where: self.say(f"Exported to {where}"),
+                "export",
+                failed="Nothing was exported. ",
+                exclusive=False,
+            )
 
-    @work(thread=True, group="export", exit_on_error=False)
-    def _export(self, folder: Path, target: str) -> None:
-        try:
-            where = self.library.export(folder, target)
-        except (Refusal, OSError, ValueError) as error:
-            self.call_from_thread(self.say, f"Nothing was exported. {error}", warning=True)
-        else:
-            self.call_from_thread(self.say, f"Exported to {where}")
+    def make_aside(
+        self,
+        make: Callable[[], MadeT],
+        then: Callable[[MadeT], object],
+        group: str,
+        *,
+        failed: str = "",
+        exclusive: bool = True,
+    ) -> None:
+        """Make something in a thread, ``then`` use it; say what was refused, behind ``failed``."""
 
-    @work(thread=True, group="export", exit_on_error=False)
-    def _hand_on(self, folder: Path) -> None:
-        """At an end: the bundle and the report, so that the last screen can name them."""
-        try:
-            self.library.finish(folder)
-        except (Refusal, OSError, ValueError) as error:
-            self.call_from_thread(self.say, str(error), warning=True)
+        def work_aside() -> None:
+            try:
+                made = make()
+            except (Refusal, OSError, ValueError) as error:
+                self.call_from_thread(self.say, f"{failed}{error}", warning=True)
+            else:
+                self.call_from_thread(then, made)
+
+        self.run_worker(work_aside, thread=True, exclusive=exclusive, group=group, exit_on_error=False)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Nothing that was asked for fails without a word: what nobody foresaw is a fault of ours, and says so."""
@@ -367,17 +375,10 @@ class Narrowdown(InTurn[int]):
 
     def key_table(self, screen: Screen[Any]) -> list[tuple[str, str]]:
         """(keys, help) of everything that works on this screen now."""
-        found: dict[str, tuple[list[str], str]] = {}
-        for key, active in screen.active_bindings.items():
-            binding = active.binding
-            if binding.description and active.enabled and binding.id in keys.BY_ID:
-                found.setdefault(binding.id, ([], keys.BY_ID[binding.id].help))[0].append(
-                    keys.display(key, self.glyphs)
-                )
-        if "interrupt" in found:  # the one of least use comes last
-            found["interrupt"] = found.pop("interrupt")
-        rows = [(" ".join(names), text) for names, text in found.values()]
-        return [*rows, ("^p", "Every action by name.")]
+        found = sorted(
+            keys.list_at_work(screen, self.glyphs), key=lambda row: row[0].id == "interrupt"
+        )  # of least use: last
+        return [*((names, action.help) for action, names, _ in found), ("^p", "Every action by name.")]
 
     def fill_in_keys(self, text: str) -> str:
         """A text of ours with the user's keys for the actions that it names in braces."""

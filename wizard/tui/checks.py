@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import msgspec
-
 from wizard import given as words
 from wizard.durations import read_duration
 from wizard.edited import OPTIONS, change_problem, tell_options
@@ -17,31 +15,6 @@ from wizard.flow.load import FlowProblem, load, shipped
 from wizard.problem import Problem
 
 MOST_FAULTS = 4  # of a flow file that are listed beside its field
-
-
-class Answers(msgspec.Struct, frozen=True):
-    """What was typed into Setup, as text."""
-
-    model: str = ""
-    engine: str = ""
-    reference: str = ""
-    inputs: str = ""  # several, separated by commas
-    tolerance: str = ""
-    flow: str = ""
-    seed: str = ""
-    input_shapes: str = ""  # several, as on a command line
-    val_range: str = ""
-    metric: str = ""
-    atol: str = ""
-    rtol: str = ""
-    postprocess: str = ""
-    score: str = ""
-    check: str = ""
-    fail_regex: str = ""  # one
-    fail_code: str = ""
-    ignore_fail_code: str = ""
-    timeout: str = ""
-    budget: str = ""
 
 
 def as_path(text: str) -> str:
@@ -172,13 +145,14 @@ def problem_with(field: str, text: str) -> str:
     return ""
 
 
-def build(answers: Answers, base: Problem | None = None) -> Problem:
-    """The PROBLEM of these answers, with files digested; ``base`` keeps what Setup does not ask. Raises Refusal, ``OSError``."""
-    path = model(answers.model)
-    given: dict[str, Any] = {name: FIELDS[name](getattr(answers, name)) for name in FIELDS if name not in OF_THE_RUN}
-    given["tolerance"] = _parts(answers.tolerance)
+def build(answers: Mapping[str, str], base: Problem | None = None) -> Problem:
+    """The PROBLEM of what was typed into each field, by its name, with files digested; ``base`` keeps what Setup does not ask.
+    Raises Refusal, ``OSError``."""
+    path = model(answers["model"])
+    given: dict[str, Any] = {name: FIELDS[name](answers[name]) for name in FIELDS if name not in OF_THE_RUN}
+    given["tolerance"] = _parts(answers["tolerance"])
     before = base or Problem(model=path)
-    typed = {name: value for name, value in given.items() if getattr(answers, name) != shown(before, name)}
+    typed = {name: value for name, value in given.items() if answers[name] != shown(before, name)}
     return change_problem(before, {**typed, "model": path})
 
 

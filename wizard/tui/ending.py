@@ -5,14 +5,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from engines.findings import Workaround
 from wizard.bundle.check_script import can_check
 from wizard.ladder.offer import offer_ladder
 from wizard.report.document import Report
 from wizard.report.gather import gather, say_effect, summary
-from wizard.report.hand_on import APPLY, name_addressee, say_first
+from wizard.report.hand_on import APPLY, Deed, name_addressee, say_first
 from wizard.session.folder import name_for_command
 from wizard.session.following import offer
 from wizard.tui.scene import Scene, commands
@@ -28,13 +26,6 @@ FILES: Mapping[str, str] = {
     "traces.txt": "which of these still name a folder, a user or a host: look before you send",
 }
 REPORT, MIXED = "report.html", "worked-around.onnx"  # beside the case, in the session's folder
-
-
-class Todo(msgspec.Struct, frozen=True):
-    """One thing to do; ``command`` is what to type, "" where there is nothing to type."""
-
-    text: str
-    command: str = ""
 
 
 def shorten_path(path: Path) -> str:
@@ -56,50 +47,50 @@ def found(said: Report) -> list[str]:
     return [line.strip() for line in summary(said)[1:] if line.startswith("  ") and line.strip() not in said.advice]
 
 
-def todo(scene: Scene, verdict: str) -> list[Todo]:
+def list_todo(scene: Scene, verdict: str) -> list[Deed]:
     """What to do now, the first thing first; keys stand in braces, as ``Narrowdown.fill_in_keys`` fills them in."""
     here, name = scene.folder, name_for_command(scene.folder)
-    made = [Todo("{rewind} goes back to any question, to answer it otherwise.")] if verdict == "unresolved" else []
+    made = [Deed("{rewind} goes back to any question, to answer it otherwise.")] if verdict == "unresolved" else []
     by_hand = next((c.text for c in commands(scene) if c.text), "")
     cure = scene.state.findings.workaround
     if verdict == "worked-around" and cure is not None:
         if MIXED in scene.files:
-            made.append(Todo(f"Use this model in place of yours. {remedy(cure)}", shorten_path(here / MIXED)))
+            made.append(Deed(f"Use this model in place of yours. {remedy(cure)}", shorten_path(here / MIXED)))
         else:
-            made.append(Todo(remedy(cure)))
+            made.append(Deed(remedy(cure)))
         if f"case/{APPLY}" in scene.files:
-            made.append(Todo(*say_first(report(scene).workaround, str(shorten_path(here / "case" / APPLY)))))
+            made.append(say_first(report(scene).workaround, shorten_path(here / "case" / APPLY)))
         elif MIXED not in scene.files and cure.keep_names:
-            made.append(Todo("{copy} copies commands that do it with other tools."))
+            made.append(Deed("{copy} copies commands that do it with other tools."))
     if verdict == "fixed-by-sanitizing":
-        made.append(Todo("Use the cleaned model. This writes it:", by_hand))
+        made.append(Deed("Use the cleaned model. This writes it:", by_hand))
     if verdict == "not-reproduced":
         if not scene.problem.inputs:
             told = "Only made-up inputs were tried, and yours may fail: {edit} gives your own, or:"
-            made.append(Todo(told, f"narrowdown edit {name} --inputs FILE.npz"))
+            made.append(Deed(told, f"narrowdown edit {name} --inputs FILE.npz"))
         made.append(
-            Todo(
+            Deed(
                 "Does it fail on another machine? Copy the session's folder there; this measures the same:",
                 f"narrowdown replay {name}",
             )
         )
     if verdict == "input-sensitive":
         made.append(
-            Todo("Compare engines on real inputs. If real ones fail somewhere, start again with just those (--inputs).")
+            Deed("Compare engines on real inputs. If real ones fail somewhere, start again with just those (--inputs).")
         )
     if verdict == "reference-suspect":
-        made.append(Todo("Start again with a reference that can be trusted (--reference), before blaming the engine."))
+        made.append(Deed("Start again with a reference that can be trusted (--reference), before blaming the engine."))
     if verdict == "export-at-fault":
         made.append(
-            Todo("Export the model again; then compare the new one with the same golden outputs (--reference).")
+            Deed("Export the model again; then compare the new one with the same golden outputs (--reference).")
         )
     if verdict == "not-determined":
         made.append(
-            Todo("Start again with another measure of what is wrong: --tolerance, --metric max_abs, or other --inputs.")
+            Deed("Start again with another measure of what is wrong: --tolerance, --metric max_abs, or other --inputs.")
         )
     if scene.state.findings.culprits:
         made.append(
-            Todo(
+            Deed(
                 f"Hand the case folder on to {name_addressee(scene.problem.engine)}: attach it as a zip; issue.md in it is the "
                 "text. This shows the fault:",
                 f"python {shorten_path(here / 'case' / 'check.py')}"
@@ -109,28 +100,28 @@ def todo(scene: Scene, verdict: str) -> list[Todo]:
         )
         if "case/traces.txt" in scene.files:
             made.append(
-                Todo("Before you send it: files of it still name a folder, a user or a host; traces.txt says which.")
+                Deed("Before you send it: files of it still name a folder, a user or a host; traces.txt says which.")
             )
         made.append(
-            Todo(
+            Deed(
                 "Once the engine is mended, this tells whether the fault is gone:",
                 f"narrowdown replay {name} --expect fixed",
             )
         )
     if offer(scene.state, scene.problem):
         made.append(
-            Todo(
+            Deed(
                 "Is it a known bug, and what else cures it? {after} goes on with that, or:", f"narrowdown after {name}"
             )
         )
     if line := offer_ladder(scene.state, scene.problem, name):
         made.append(
-            Todo(
+            Deed(
                 "Since when is it wrong, and is it mended? This installs releases and says first how large they are:",
                 line,
             )
         )
-    made.append(Todo(f"{shorten_path(here / REPORT)} tells all of it, to read or to send."))
+    made.append(Deed(f"{shorten_path(here / REPORT)} tells all of it, to read or to send."))
     return made
 
 

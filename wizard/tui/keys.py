@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.keys import Keys, _character_to_key, format_key
+from textual.screen import Screen
 
 from engines.nearest import suggestion
 from wizard import config
@@ -124,6 +126,15 @@ def bindings(*ids: str) -> list[BindingType]:
         Binding(a.keys, a.id, a.label, show=a.shown, id=a.id, tooltip=a.help, priority=a.everywhere)
         for a in (BY_ID[i] for i in ids)
     ]
+
+
+def list_at_work(screen: Screen[Any], glyphs: Glyphs) -> list[tuple[Action, str, DOMNode]]:
+    """Each action that works on a screen now, once: with its keys as people read them, and the node whose it is."""
+    found: dict[str, tuple[list[str], DOMNode]] = {}
+    for key, active in screen.active_bindings.items():
+        if active.enabled and active.binding.id in BY_ID:
+            found.setdefault(active.binding.id, ([], active.node))[0].append(display(key, glyphs))
+    return [(BY_ID[name], " ".join(names), node) for name, (names, node) in found.items()]
 
 
 def display(key: str, glyphs: Glyphs) -> str:

@@ -9,7 +9,7 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 
 from wizard import config
-from wizard.exits import Refusal
+from wizard.exits import BadUsage, Missing
 from wizard.session.folder import Summary
 from wizard.tui import keys, themes
 from wizard.tui.screens.overlays import Entry, Field, Fields, Pick
@@ -37,18 +37,12 @@ class Command(NamedTuple):
 
 def list_commands(host: "Narrowdown", screen: Screen[Any]) -> list[Command]:
     """Every action that works on the screen, once, with its keys; then what has no key."""
-    found: dict[str, tuple[list[str], DOMNode]] = {}
-    for key, active in screen.active_bindings.items():
-        # Ctrl-C does what keys do that stand here, so it has no line of its own.
-        if active.enabled and active.binding.id in keys.BY_ID and active.binding.id != "interrupt":
-            found.setdefault(active.binding.id, ([], active.node))[0].append(keys.display(key, host.glyphs))
-    listed = []
-    for name, (names, node) in found.items():
-        action = keys.BY_ID[name]
-        label = f"{action.label[:1].upper()}{action.label[1:]}"
-        listed.append(Command(label, " ".join(names), action.help, _do(host, name, node)))
     return [
-        *listed,
+        *(
+            Command(f"{action.label[:1].upper()}{action.label[1:]}", names, action.help, _do(host, action.id, node))
+            for action, names, node in keys.list_at_work(screen, host.glyphs)
+            if action.id != "interrupt"  # Ctrl-C does what keys do that stand here, so it has no line of its own
+        ),
         Command("Go to session ...", "", "Open another session; this one goes on.", lambda: go_to_session(host)),
         Command("Screenshot", "", "Write this screen as a picture (SVG) into a file.", lambda: take_screenshot(host)),
         Command("Theme", "", "Change the colours; kept in your settings.", lambda: change_theme(host)),
@@ -121,22 +115,20 @@ def take_screenshot(host: "Narrowdown") -> None:
     """The screen as it is now, as a picture, into a file that is asked for."""
     picture = host.export_screenshot(title=host.TITLE)
 
-    def write(file: Path) -> None:
+    def write(file: Path) -> str:
         try:
             with file.open("x", encoding="utf-8", errors="replace") as written:
                 written.write(picture)
         except FileExistsError:
-            host.call_from_thread(host.say, f"{file} is there already; nothing was written.", warning=True)
+            raise BadUsage(f"{file} is there already; nothing was written.") from None
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", "") or error
-            host.call_from_thread(host.say, f"{file} could not be written: {reason}.", warning=True)
-        else:
-            host.call_from_thread(host.say, f"The picture of the screen is in {file}")
+            raise Missing(f"{file} could not be written: {getattr(error, 'strerror', '') or error}.") from None
+        return f"The picture of the screen is in {file}"
 
     def told(values: Mapping[str, str] | None) -> None:
         if values:
             file = Path(values["file"]).expanduser().absolute()
-            host.run_worker(lambda: write(file), thread=True, group="screenshot", exit_on_error=False)
+            host.make_aside(lambda: write(file), host.say, "screenshot", exclusive=False)
 
     name = f"narrowdown-{host.scene.folder.name}.svg" if host.scene is not None else "narrowdown.svg"
     text = "A browser shows it. No file that is there already is written over."
@@ -146,26 +138,21 @@ def take_screenshot(host: "Narrowdown") -> None:
 def change_theme(host: "Narrowdown") -> None:
     """Pick one of the themes; it is kept in the user's settings."""
 
-    def keep(theme: str) -> None:
+    def keep(theme: str) -> str:
         try:
             place = config.keep_theme(theme)
-        except (Refusal, OSError) as error:
-            reason = getattr(error, "strerror", "") or error
-            said = f"The theme holds until you leave. It could not be kept: {reason}"
-            host.call_from_thread(host.say, said, warning=True)
-        else:
-            hidden = "NO_COLOR" if host.no_color else "NARROWDOWN_THEME" if os.environ.get("NARROWDOWN_THEME") else ""
-            over = f" The variable {hidden} goes before it." if hidden else ""
-            host.call_from_thread(host.say, f"Kept in {place}.{over}")
+        except OSError as error:
+            raise Missing(str(error.strerror or error)) from None
+        hidden = "NO_COLOR" if host.no_color else "NARROWDOWN_THEME" if os.environ.get("NARROWDOWN_THEME") else ""
+        return f"Kept in {place}.{f' The variable {hidden} goes before it.' if hidden else ''}"
 
     def picked(name: str | None) -> None:
         if name is None:
             return
         if not host.no_color:  # else the highlighted line is told by the dark theme's ground
             host.theme = name
-        host.run_worker(
-            lambda: keep(themes.spoken(name)), thread=True, exclusive=True, group="theme", exit_on_error=False
-        )
+        failed = "The theme holds until you leave. It could not be kept: "
+        host.make_aside(lambda: keep(themes.spoken(name)), host.say, "theme", failed=failed)
 
     entries = [Entry(theme.name, themes.spoken(theme.name), "", LOOKS[theme.name]) for theme in themes.THEMES]
     host.push_screen(Pick("Theme", entries), picked)

@@ -14,7 +14,7 @@ from wizard.tui import narrative
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Board
 from wizard.tui.client import Watcher, bundle
-from wizard.tui.ending import handed, todo
+from wizard.tui.ending import handed, list_todo
 from wizard.tui.glyphs import UNICODE
 from wizard.tui.sight import Sight
 from wizard.tui.widgets.evidence import drop_said, facts
@@ -145,8 +145,8 @@ def test_where_only_made_up_inputs_were_right_real_ones_are_asked_for_first(
     script.add(e.QuestionAnswered(node="reproduce", visit=1, answer="no", by="person"))
     script.add(e.SessionClosed(end="not-reproduced", exit_code=10))
     problem = msgspec.structs.replace(s.FakeLibrary(session).problem(session.folder), inputs=given)
-    first = todo(Watcher(session, problem).look(), "not-reproduced")[0]
-    assert ("--inputs" in first.command) == (not given)
+    first = list_todo(Watcher(session, problem).look(), "not-reproduced")[0]
+    assert ("--inputs" in first.typed) == (not given)
     assert ("made-up" in first.text) == (not given)
 
 

@@ -15,13 +15,13 @@ from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
 
 from wizard.problem import Problem
+from wizard.report.hand_on import Deed
 from wizard.report.strip import Strip
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.session.events import Offered, QuestionAsked
 from wizard.session.state import State, Visit
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Hunt, Row
-from wizard.tui.ending import Todo
 from wizard.tui.glyphs import ASCII, UNICODE
 from wizard.tui.literal import clean, elide, fit, joined, literal
 from wizard.tui.scene import Scene, Slot, Work
@@ -179,7 +179,7 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(Cure).tell(found)
     app.query_one(Journey).tell((plot, state.route))
     app.query_one(Files).tell((name, [(name, name)]))
-    app.query_one(Todos).tell([Todo(name, name), Todo(name)])
+    app.query_one(Todos).tell([Deed(name, name), Deed(name)])
     app.query_one(Panel).name_it(name, name)
     app.query_one(Troubles).show(tuple(Trouble(kind, name, name, name, (name,), name, name) for kind in ORDER))
     app.query_one(Surroundings).tell(

@@ -112,7 +112,7 @@ def test_problems_are_sentences(field: str, text: str, part: str) -> None:
 def test_empty_fields_take_defaults() -> None:
     assert [checks.problem_with(field, "") for field in ("engine", "reference", "inputs", "tolerance")] == [""] * 4
     with pytest.raises(Refusal):
-        checks.build(checks.Answers())
+        checks.build(dict.fromkeys(checks.FIELDS, ""))
 
 
 # Bars and words

@@ -8,10 +8,11 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 
 from wizard.bundle.check_script import can_check
 from wizard.flow.layout import title
+from wizard.report.hand_on import Deed
 from wizard.report.stage import stage
 from wizard.session.following import offer
 from wizard.tui import keys
-from wizard.tui.ending import Todo, effect, found, handed, report, shorten_path, todo
+from wizard.tui.ending import effect, found, handed, list_todo, report, shorten_path
 from wizard.tui.scene import Scene
 from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
 from wizard.tui.widgets.evidence import Evidence, Seen
@@ -73,7 +74,7 @@ class FinishScreen(SessionScreen):
         self.query_one("#effect", Text).show(scene.short(effect(said)))
         self.query_one("#end-explain", Text).show(end.explain if end else "")
         self.query_one("#todo", Todos).tell(
-            [Todo(self.host.fill_in_keys(t.text), t.command) for t in todo(scene, verdict)]
+            [Deed(self.host.fill_in_keys(deed.text), deed.typed) for deed in list_todo(scene, verdict)]
         )
         self.query_one("#culprits", Culprits).tell(scene.short(state.findings))
         self.query_one("#culprits-panel", Panel).name_it("What fails", scene.names_left_out)

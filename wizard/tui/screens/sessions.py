@@ -346,19 +346,9 @@ class SessionsScreen(Hosted):
         def done(name: str | None) -> None:
             if name:
                 self.host.say("Making the session.")
-                self._demo(name)
+                self.host.make_aside(lambda: self.host.library.demo(name), self.host.open_session, "demo")
 
         self.app.push_screen(Choose("Try it", "A real model with a real failure. No GPU is needed.", options), done)
-
-    @work(thread=True, exclusive=True, group="demo", exit_on_error=False)
-    def _demo(self, name: str) -> None:
-        """Make it and open it, in a thread."""
-        try:
-            folder = self.host.library.demo(name)
-        except (Refusal, OSError, ValueError) as error:
-            self.app.call_from_thread(self.host.say, str(error), warning=True)
-        else:
-            self.app.call_from_thread(self.host.open_session, folder)
 
     def action_keys_help(self) -> None:
         """The keys that work here."""

@@ -2,7 +2,7 @@
 Each is checked when left; nothing runs before Start. The set-up of a session that is there is changed in the same form."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -216,11 +216,8 @@ class SetupScreen(Hosted):
     async def _create(self) -> None:
         """Check all fields, then create the session and open it."""
         fields = (*ROWS, *ADVANCED)
-        answers = checks.Answers(**{field.name: self.query_one(f"#{field.name}", Input).value for field in fields})
-        problems = {
-            field.name: await asyncio.to_thread(checks.problem_with, field.name, getattr(answers, field.name))
-            for field in fields
-        }
+        answers = {field.name: self.query_one(f"#{field.name}", Input).value for field in fields}
+        problems = {name: await asyncio.to_thread(checks.problem_with, name, text) for name, text in answers.items()}
         for name, problem in problems.items():
             self._say(name, problem)
         wrong = next((name for name, problem in problems.items() if problem), "")
@@ -239,12 +236,12 @@ class SetupScreen(Hosted):
         finally:
             self.query_one("#start", Button).disabled = False
 
-    def _made(self, answers: checks.Answers) -> Path:
+    def _made(self, answers: Mapping[str, str]) -> Path:
         """The new session's folder; blocks. Raises Refusal, ``OSError``, ``ValueError``."""
         problem = checks.build(answers, self._base)
         library = self.host.library
         folder = library.edit(self._source, problem) if self._source else library.create(problem)
-        library.end_searches_after(folder, checks.budget(answers.budget))
+        library.end_searches_after(folder, checks.budget(answers["budget"]))
         return folder
 
     def action_pick(self) -> None:

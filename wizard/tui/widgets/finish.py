@@ -12,8 +12,9 @@ from engines.search.known import list_facts
 from wizard.flow.layout import title
 from wizard.flow.model import Flow
 from wizard.report.culprit_groups import groups, kind, others
+from wizard.report.hand_on import Deed
 from wizard.session.state import Visit
-from wizard.tui.ending import Todo, remedy
+from wizard.tui.ending import remedy
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import elide, fit, literal
 from wizard.tui.scene import answer_text, chosen_freely
@@ -142,16 +143,16 @@ class Cure(Lines[Findings]):
         return pairs(rows, width)
 
 
-class Todos(Lines[Sequence[Todo]]):
+class Todos(Lines[Sequence[Deed]]):
     """What to do now, numbered, with what to type below it."""
 
-    _told: Sequence[Todo] = ()
+    _told: Sequence[Deed] = ()
 
     def lines(self, width: int) -> list[Content]:
         rows: list[Content] = []
         for position, todo in enumerate(self._told, 1):
             rows += pairs([(str(position), todo.text)], width)
-            typed = literal(todo.command).wrap(max(1, width - 3)) if todo.command else []
+            typed = literal(todo.typed).wrap(max(1, width - 3)) if todo.typed else []
             rows += [row([("   ", ""), (line.plain, "bold")]) for line in typed]
         return rows
 
