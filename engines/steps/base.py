@@ -95,6 +95,14 @@ class End(msgspec.Struct, frozen=True):
     end: Literal["not-reproduced", "reference-suspect", "not-determined", "export-at-fault", "unresolved"]
 
 
+PASSES = End("verdict", "passes", "not-reproduced")
+
+
+def unresolved(*verdicts: str) -> tuple[End, ...]:
+    """The verdicts that are no answer: these, and ``unresolved`` itself."""
+    return tuple(End("verdict", verdict, "unresolved") for verdict in (*verdicts, "unresolved"))
+
+
 class Told(msgspec.Struct, frozen=True):
     """A finished step, as ``json`` is given it: its outcome, what is known since, its tables' rows, and what it took."""
 
@@ -109,6 +117,11 @@ class Told(msgspec.Struct, frozen=True):
 def as_it_is(told: Told) -> dict[str, object]:
     """The outcome's fields, then the tables by name."""
     return {**told.outcome, **told.tables}
+
+
+def with_case(told: Told) -> dict[str, object]:
+    """The outcome with the case's names as lists, and how many nodes it has beside them."""
+    return {**told.outcome, "nodes_after": told.outcome.get("nodes", 0), **case_names(told)}
 
 
 def case_names(told: Told) -> dict[str, object]:

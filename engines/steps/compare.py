@@ -164,31 +164,18 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         interval_high=high,
         more_looks=looks_to_settle(looks)[1] if looks > 1 and not failures else 0,
         as_built=bool(ctx.engine_info.rebuilt),
-        message=" ".join(
-            (
-                _message(
-                    verdict,
-                    error,
-                    rule,
-                    output,
-                    sample,
-                    looks,
-                    failures,
-                    tried,
-                    moved,
-                    _find_problem(m.results, output),
-                ),
-                *_say_made_up(findings, looks, failures),
-                *say_answers(m.results, rule),
-                *_say_same_codes(ctx, verdict, rule),
-                *_say_taken(m),
-                *wide,
-                *ctx.engine_info.notes,
-            )
-        ),
+    )
+    said = (
+        _say_outcome(outcome, error, rule, tried, _find_problem(m.results, output)),
+        *_say_made_up(findings, looks, failures),
+        *say_answers(m.results, rule),
+        *_say_same_codes(ctx, verdict, rule),
+        *_say_taken(m),
+        *wide,
+        *ctx.engine_info.notes,
     )
     return Finish(
-        outcome,
+        msgspec.structs.replace(outcome, message=" ".join(said)),
         findings,
         tables={"outputs": _list_scores(m.results, rule)},
         decisive={"whole": (probe_whole(ctx, findings),)},
@@ -370,33 +357,23 @@ def _list_scores(results: tuple[SampleResult, ...], rule: Criterion) -> list[Out
     ]
 
 
-def _message(
-    verdict: str,
-    error: float,
-    rule: Criterion,
-    output: str,
-    sample: str,
-    looks: int,
-    failures: int,
-    tried: trial.Tried,
-    moved: noise.Moved,
-    problem: str = "",
-) -> str:
+def _say_outcome(found: CompareOutcome, error: float, rule: Criterion, tried: trial.Tried, problem: str) -> str:
+    """``error``: of the worst output; ``problem``: what keeps that one from being compared."""
+    verdict, output, sample, looks = found.verdict, found.worst_output, found.worst_sample, found.looks
     said = _say_reference(tried, rule)
     if verdict in ("reference", "export"):
         return said
     if verdict == "noise":
-        return _say_noise(error, output, sample, rule, moved)
+        return _say_noise(error, output, sample, rule, tried.moved)
     doubt = f" {said}" if said else ""
-    if verdict == "unresolved":
-        off = PROBLEMS.get(problem) or _say_amount(error, rule)
-        return f"{output} is {off} on {sample}, and whose fault that is cannot be told. {said}"
     amount = PROBLEMS.get(problem) or _say_amount(error, rule)
+    if verdict == "unresolved":
+        return f"{output} is {amount} on {sample}, and whose fault that is cannot be told. {said}"
     allowed = f"{_say_allowed(rule, output)} for {rule.precision}"
     if verdict == "fails":
-        often = f" in {failures} of {looks} runs" if looks > 1 else ""
+        often = f" in {found.failures} of {looks} runs" if looks > 1 else ""
         if rule.metric == "rel_l2" and problem not in PROBLEMS and error < HUGE:
-            return f"{output} is {_say_amount(error, rule)}{often} {_say_normal(rule, output)}. Worst sample: {sample}.{doubt}"
+            return f"{output} is {amount}{often} {_say_normal(rule, output)}. Worst sample: {sample}.{doubt}"
         return f"{output} is {amount} on {sample}{often}; allowed {allowed}.{doubt}"
     near = margin(rule, error, output)
     times = f"more than {TELLING}" if near > TELLING else f"{near:.3g}"

@@ -20,7 +20,7 @@ from engines.search.remedy import list_cured
 from engines.search.settle import Saved
 from engines.search.statistics import binomial_interval
 from engines.search.whole import list_feeds
-from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, case_names
+from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, with_case
 from engines.steps.prepare import prepare_findings
 from engines.steps.reduce import Reduced, ReduceParams, plan_of_reduction, search_smallest
 
@@ -369,10 +369,6 @@ def _count_places(ctx: StepContext, size: Size) -> int:
     return sum(index.nodes[s.node].op in ops for s in others)
 
 
-def _json(told: Told) -> dict[str, object]:
-    return {**told.outcome, "nodes_after": told.outcome.get("nodes", 0), **case_names(told)}
-
-
 SPEC = StepSpec(
     name="confirm",
     version=5,
@@ -395,5 +391,5 @@ SPEC = StepSpec(
         "patched_fails": "still fails with them patched",
         "patched_error": "error with them patched",
     },
-    json=_json,
+    json=with_case,
 )

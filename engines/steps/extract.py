@@ -18,7 +18,7 @@ from engines.search.remedy import list_cured
 from engines.search.search import NodeIds, Trials, grow_cut, minimise, prove_one_minimal
 from engines.search.settle import settle_case, shrinks_for
 from engines.search.twin import as_given, asking_twin, find_twin, without_twin
-from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, case_names
+from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, with_case
 from engines.steps.layerwise import layerwise
 from engines.steps.prepare import prepare_findings
 from engines.steps.reduce import say_left_whole
@@ -210,10 +210,6 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     )
 
 
-def _json(told: Told) -> dict[str, object]:
-    return {**told.outcome, "nodes_after": told.outcome.get("nodes", 0), **case_names(told)}
-
-
 SPEC = StepSpec(
     name="extract",
     version=3,
@@ -231,5 +227,5 @@ SPEC = StepSpec(
         "grown": "neighbours taken in, times",
         "needs_higher_inputs": "needs its inputs in higher precision",
     },
-    json=_json,
+    json=with_case,
 )

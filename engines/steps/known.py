@@ -22,7 +22,7 @@ from engines.search.lookalike import list_lookalikes, say_lookalike
 from engines.search.switches import list_switches
 from engines.search.whole import probe_whole
 from engines.spec import parse
-from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, comparison
+from engines.steps.base import BUILDS_MODELS, PASSES, Finish, Steps, StepSpec, comparison, unresolved
 from engines.steps.prepare import prepare_findings
 
 # Who says what a construction should give: ONNX's own evaluator, which shares no code with any engine of the table.
@@ -334,11 +334,7 @@ SPEC = StepSpec(
         comparison("An external check chooses its own engine, so whose bug it may be cannot be told."),
     ),
     sets=("lookalikes",),
-    ends=(
-        End("verdict", "passes", "not-reproduced"),
-        End("verdict", "none", "unresolved"),
-        End("verdict", "unresolved", "unresolved"),
-    ),
+    ends=(PASSES, *unresolved("none")),
     labels={
         "says": "what is known of it",
         "alike": "bugs that it looks like",

@@ -20,7 +20,7 @@ from engines.search.settle import Saved
 from engines.search.switches import list_switches
 from engines.search.unseen import Tried, set_apart, try_unseen
 from engines.search.whole import list_feeds
-from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, comparison
+from engines.steps.base import BUILDS_MODELS, PASSES, Finish, Steps, StepSpec, comparison, unresolved
 from engines.steps.prepare import prepare_findings
 
 BUILDS = 2  # fresh builds that must pass, as of any workaround: the second is no accident where builds choose alike
@@ -324,12 +324,7 @@ SPEC = StepSpec(
     ),
     sets=("workaround",),
     makes=("workaround",),
-    ends=(
-        End("verdict", "passes", "not-reproduced"),
-        End("verdict", "none", "unresolved"),
-        End("verdict", "undone", "unresolved"),
-        End("verdict", "unresolved", "unresolved"),
-    ),
+    ends=(PASSES, *unresolved("none", "undone")),
     labels={
         "what": "what is done",
         "changed": "nodes changed",

@@ -16,7 +16,7 @@ from engines.search.latency import TIMED
 from engines.search.rewrites import list_rewrites, place_rewrite, rewrite_probe
 from engines.search.whole import list_feeds
 from engines.sources import split_function
-from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, comparison
+from engines.steps.base import BUILDS_MODELS, PASSES, Finish, Steps, StepSpec, comparison, unresolved
 from engines.steps.prepare import prepare_findings
 
 # Two scores that are closer than this are the same one: a mean over rows rounds at 1e-16, and nobody counts finer than this.
@@ -252,10 +252,7 @@ SPEC = StepSpec(
         BUILDS_MODELS,
         comparison("An external check shows no values, so nothing can be scored."),
     ),
-    ends=(
-        End("verdict", "passes", "not-reproduced"),
-        End("verdict", "unresolved", "unresolved"),
-    ),
+    ends=(PASSES, *unresolved()),
     labels={
         "reference": "score of the reference",
         "engine": "score with the fault",

@@ -31,7 +31,7 @@ from engines.search.cost import Plan, Size, Work
 from engines.search.factors import list_factors
 from engines.search.trigger import Found, Setting, find_trigger
 from engines.spec import parse
-from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, comparison
+from engines.steps.base import BUILDS_MODELS, PASSES, Finish, Steps, StepSpec, comparison, unresolved
 from engines.steps.prepare import prepare_findings
 
 # Cases that are built: some eight sizes, ten attributes and eight others with three levels each, then what parts rivals.
@@ -452,13 +452,7 @@ SPEC = StepSpec(
             "An external check shows no values, so of a varied case it cannot be told whether its reference is right."
         ),
     ),
-    ends=(
-        End("verdict", "passes", "not-reproduced"),
-        End("verdict", "partly", "unresolved"),
-        End("verdict", "unsteady", "unresolved"),
-        End("verdict", "gone", "unresolved"),
-        End("verdict", "unresolved", "unresolved"),
-    ),
+    ends=(PASSES, *unresolved("partly", "unsteady", "gone")),
     labels={
         "condition": "it fires iff",
         "tried": "builds that answered",
