@@ -418,7 +418,8 @@ class Cluster:
         job = _Job(f"{secrets.token_hex(4)}-{number}", probe, timeout, log or log_name(probe, number))
         try:
             measurement = await self._in_turn(job, "seated" if probe.exclusive else "shared")
-            elsewhere = measurement.status in _HOST_DEPENDENT and self._list_places() > {job.where}
+            places = {member.greeting.place for member in self._members.values()}
+            elsewhere = measurement.status in _HOST_DEPENDENT and places > {job.where}
             sensitive = _HOST_DEPENDENT if probe.exclusive else _LOAD_SENSITIVE  # its own crash is to be counted
             if measurement.status in sensitive and (job.crowded or elsewhere):
                 # Neither load nor one slow or small host decides.
@@ -427,9 +428,6 @@ class Cluster:
             self._in_background(self._withdraw_question(job.ask))
             raise
         return measurement
-
-    def _list_places(self) -> set[str]:
-        return {member.greeting.place for member in self._members.values()}
 
     async def _in_turn(self, job: _Job, kind: Kind, *, avoid: Collection[str] = ()) -> Measurement:
         async with self._turns.turn(job, kind, lambda: self.beside(job.probe)):

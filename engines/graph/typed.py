@@ -164,8 +164,9 @@ class _Scope:
         self._new_weights: list[TensorProto] = []
         inner = self.parent is not None
         for info in self.graph.input:
-            if inner and info.name in fed:
-                self._retype_info(info.type, info.name)
+            if inner and info.name in fed and self.original_type(info.name) in self.plan.sources:
+                self._set_type(info.type, self.plan.target)
+                self.actual[info.name] = self.plan.target
         # An output of the main graph keeps its type and name: its producer writes a converted twin.
         wanted = {
             name: (self.plan.target if inner else self.original_type(name))
@@ -338,11 +339,6 @@ class _Scope:
         return all(types.get(name, 0) > 0 for name in own) and all(
             self._is_fully_typed(inner) for child in body.node for inner in names.bodies(child)
         )
-
-    def _retype_info(self, declared: TypeProto, name: str) -> None:
-        if self.original_type(name) in self.plan.sources:
-            self._set_type(declared, self.plan.target)
-            self.actual[name] = self.plan.target
 
     def _set_type(self, declared: TypeProto, kind: int) -> None:
         if declared.WhichOneof("value") == "tensor_type":

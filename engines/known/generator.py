@@ -126,7 +126,7 @@ def _body(made: Construction, shown: Sequence[Factor], of: Mapping[Factor, str])
     types = {str(f.base): of[f] for f in shown if f.kind == "type"}
     lines = []
     for name in types.values():
-        lines.append(f"{name}_np = helper.tensor_dtype_to_np_dtype(getattr(TensorProto, {_type_names()}[{name}]))")
+        lines.append(f"{name}_np = helper.tensor_dtype_to_np_dtype(getattr(TensorProto, {dict(_ONNX)!r}[{name}]))")
     lines.append("weights = {")
     lines += [f"    {n!r}: {_array(n, t, i, sizes, about, types)}," for i, (n, t) in enumerate(made.weights.items())]
     lines += ["}", "feeds = {"]
@@ -165,10 +165,6 @@ _ONNX: Mapping[str, str] = {
     "int32": "INT32", "int64": "INT64", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64",
     "bool": "BOOL",
 }  # fmt: skip
-
-
-def _type_names() -> str:
-    return repr(dict(_ONNX))
 
 
 def _array(

@@ -58,7 +58,7 @@ def _of_sizes(made: Construction, sizes: Sequence[Sequence[Place]]) -> Iterable[
         # Called by what a person would look at: an input's dimension, else a weight's, else the number that it is.
         plain = [p for p in dims if p.times == 1]
         first = min(plain, key=lambda p: (p.of not in made.inputs, plain.index(p))) if plain else places[0]
-        size = _size_of(made, first)
+        size = next(n for p, n in list_places(made) if p == first)
         often = max(1, size)
         room = _MOST_ELEMENTS // max(
             1, *(p.times * math.prod(tensors[p.of].shape) // max(1, tensors[p.of].shape[p.at]) for p in dims)
@@ -73,10 +73,6 @@ def _of_sizes(made: Construction, sizes: Sequence[Sequence[Place]]) -> Iterable[
             ordered=True,
             places=tuple(places),
         )
-
-
-def _size_of(made: Construction, place: Place) -> int:
-    return next(n for p, n in list_places(made) if p == place)
 
 
 def _call_size(made: Construction, place: Place) -> str:

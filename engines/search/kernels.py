@@ -89,14 +89,16 @@ def compare_kernels(ctx: StepContext, findings: Findings, builds: int, budget: i
         made.append(Build(attempt, verdict.failed, dict(m.facts.get("build", {}).get("choices", {}))))
     good, bad = [b for b in made if not b.failed], [b for b in made if b.failed]
     tried = Tried(len(good), len(bad), "")
-    tables: Tables = {"builds": [_make_build_row(b) for b in made]}
+    free = [BuildRow(b.attempt, "fail" if b.failed else "pass", len(b.choices), dict(b.choices)) for b in made]
+    tables: Tables = {"builds": free}
     if not good or not bad:
         return msgspec.structs.replace(tried, message=_say_one_sided(good, bad, unresolved), tables=tables)
     if not any(b.choices for b in made):
         message = "The builds did not say which tactics they chose, so they cannot be told apart."
         return msgspec.structs.replace(tried, message=message, tables=tables)
     listed = rank_suspects([b.choices for b in good], [b.choices for b in bad])
-    tables = {**tables, "suspects": [_make_suspect_row(s) for s in listed]}
+    rows = [SuspectRow(s.layer, s.choice, describe_choice(s.choice), s.bad, s.chance) for s in listed]
+    tables = {**tables, "suspects": rows}
     near, worst = min(
         ((g, b) for g in good for b in bad), key=lambda pair: len(differing_layers(pair[0].choices, pair[1].choices))
     )
@@ -370,14 +372,6 @@ class GuiltyRow(msgspec.Struct, frozen=True):
     layer: str
     choice: str
     text: str
-
-
-def _make_build_row(build: Build) -> BuildRow:
-    return BuildRow(build.attempt, "fail" if build.failed else "pass", len(build.choices), dict(build.choices))
-
-
-def _make_suspect_row(s: Suspect) -> SuspectRow:
-    return SuspectRow(s.layer, s.choice, describe_choice(s.choice), s.bad, s.chance)
 
 
 def describe_choice(choice: str) -> str:

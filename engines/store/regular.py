@@ -89,12 +89,8 @@ def _fit(path: Path | str, found: os.stat_result, most: int) -> int:
     if not stat.S_ISREG(found.st_mode):
         raise Unfit(path, _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file"))
     if found.st_size > most:
-        raise _too_large(path, found.st_size, most)
+        raise Unfit(path, f"{_bytes(found.st_size)}, and no more than {_bytes(most)} are read", large=True)
     return found.st_size
-
-
-def _too_large(path: Path | str, size: int, most: int) -> Unfit:
-    return Unfit(path, f"{_bytes(size)}, and no more than {_bytes(most)} are read", large=True)
 
 
 def _bytes(size: int) -> str:

@@ -41,7 +41,7 @@ def _summarize_output(name: str, right: Array, wrong: Array) -> Values:
         _count_bins(a[finite_a], low, high),
         int(e.size - finite_e.sum()),
         int(a.size - finite_a.sum()),
-        _largest_of_tiles(apart),
+        tuple(tuple(map(float, row)) for row in _cut_tiles(apart)),
         _tile_kinds(finite_e, a, ~same & ~alike),
         int(np.isnan(e).sum()),
         int(np.isnan(a).sum()),
@@ -56,11 +56,6 @@ def _count_bins(x: Array, low: float, high: float) -> tuple[int, ...]:
     place = (x / scale - low / scale) / width if width > 0 else np.full(x.shape, 0.5)
     found = np.bincount(np.minimum((place * BINS).astype(np.int64), BINS - 1), minlength=BINS)
     return tuple(map(int, found))
-
-
-def _largest_of_tiles(apart: Array) -> tuple[tuple[float, ...], ...]:
-    """The largest value of each tile."""
-    return tuple(tuple(map(float, row)) for row in _cut_tiles(apart))
 
 
 def _tile_kinds(right: Array, a: Array, lost: Array) -> tuple[str, ...]:

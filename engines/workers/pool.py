@@ -203,7 +203,7 @@ class Pool:
 
     def beside(self, probe: AnyProbe) -> int:
         """See ``Executor``. Known once the probe's engine was inspected."""
-        return self.gpus if self._takes_gpu(probe) else 1
+        return self.gpus if any(map(self._taking.get, engine_specs(probe))) else 1
 
     # -- for callers ------------------------------------------------------------------------------------------------
 
@@ -377,9 +377,6 @@ class Pool:
             )
             name = f"GPU {other} ({self._gpus[other - 1]})"
             self._tell(f"{name} is not used: the engine '{probe.engine}' {why.rstrip('.')}.")
-
-    def _takes_gpu(self, probe: AnyProbe) -> bool:
-        return any(map(self._taking.get, engine_specs(probe)))
 
     async def _serve(self, slot: _Slot, job: _Job) -> None:
         measurement, begun = make_cancelled(), time.monotonic()

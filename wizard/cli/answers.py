@@ -29,7 +29,9 @@ def read_answers(path: str, flow: Flow) -> Script:
         raise BadUsage(str(problem)) from None
     script = Script({}, {})
     for node, value in data.items():
-        _known_node(_at(path, lines.key(node)), node, flow)
+        if node not in flow.nodes:
+            at, hint = _at(path, lines.key(node)), suggestion(node, flow.nodes, " ")
+            raise BadUsage(f"{at}: the flow '{flow.id}' has no question '{node}'.{hint}")
         if value == []:
             at = _at(path, lines.value(node))
             raise BadUsage(f"{at}: '{node}' has an empty list of answers; give one a visit, or leave it out.")
@@ -47,12 +49,6 @@ def read_answers(path: str, flow: Flow) -> Script:
 
 def _at(path: str, place: tuple[int, int]) -> str:
     return f"{path}:{place[0]}:{place[1]}"
-
-
-def _known_node(path: str, node: str, flow: Flow) -> None:
-    if node not in flow.nodes:
-        hint = suggestion(node, flow.nodes, " ")
-        raise BadUsage(f"{path}: the flow '{flow.id}' has no question '{node}'.{hint}")
 
 
 def _answer(path: str, node: str, item: Any, flow: Flow) -> tuple[str, dict[str, Any]]:

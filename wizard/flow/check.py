@@ -216,7 +216,7 @@ class _Checker:
         if node.limit and node.limit not in self.flow.ends:
             hint = suggestion(node.limit, self.flow.ends)
             yield self._value(f"'{node.limit}' is not an end, and limit must name one.", hint, *at, "limit")
-        for word in _marked(node.explain):
+        for word in re.findall("‹([^›]*)›", node.explain):
             term = word.lower().replace(" ", "-")
             if term not in node.terms:
                 message = f"‹{word}› is not among the terms of this node."
@@ -458,11 +458,6 @@ def _show_value(value: Any) -> str:
         if isinstance(value, bool | None)
         else f"'{value}'"
     )
-
-
-def _marked(text: str) -> list[str]:
-    """The words that a text marks as ‹terms›."""
-    return re.findall("‹([^›]*)›", text)
 
 
 def _identifier(name: str) -> bool:

@@ -135,7 +135,8 @@ def _drawn(flow: Flow, route: Sequence[tuple[str, str]], here: str, style: str =
         kind = "box" + " first" * (name == flow.start) + (" here" if name == here else " lit" if name in seen else "")
         parts.append(_box(name, flow.nodes[name].title, flow.nodes[name].ask, kind, left, placed.at[name]))
     for way in placed.ways:
-        parts.append(_label(flow, way, left))
+        x, y = left + 2 * _LANE, _y(way.row) + 4
+        parts.append(f'<text class="name" x="{x}" y="{y}">{_safe(_say(flow, way))}</text>')
         if way.target in flow.ends:
             parts.append(_end(flow, way.target, left, way.row, " here" * (way.walked and way.target == here)))
     parts += [_end(flow, name, left, placed.at[name]) for name in placed.loose]
@@ -177,10 +178,6 @@ def _arrow(flow: Flow, way: Way, placed: Layout, left: int, tip: str) -> str:
     elif way.straight:
         path += f" V{_y(placed.at[way.target]) - _BOX[1] // 2 - 2}"
     return f'<path class="way{" lit" if way.walked else ""}" d="{path}" marker-end="url(#{tip})"/>'
-
-
-def _label(flow: Flow, way: Way, left: int) -> str:
-    return f'<text class="name" x="{left + 2 * _LANE}" y="{_y(way.row) + 4}">{_safe(_say(flow, way))}</text>'
 
 
 def _say(flow: Flow, way: Way) -> str:

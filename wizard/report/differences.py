@@ -123,13 +123,8 @@ def session_side(
         "packages": {key: str(value) for key, value in versions.items()},
         "machine": {key: str(value) for key, value in (report.environment.get("machine") or {}).items()},
     }
-    return Side(name, _say_result(report), {area: rows for area, rows in facts.items() if rows})
-
-
-def _say_result(report: Report) -> str:
-    if report.error is None:
-        return report.headline
-    return f"{report.headline}; {error(report)}"
+    result = report.headline if report.error is None else f"{report.headline}; {error(report)}"
+    return Side(name, result, {area: rows for area, rows in facts.items() if rows})
 
 
 def machine_side(
@@ -228,7 +223,8 @@ def _shorten(digest: str) -> str:
 
 def say_differences(found: Differences) -> list[str]:
     """Lines for people."""
-    lines = [f"{letter}  {_say_side(side)}" for letter, side in (("A", found.left), ("B", found.right))]
+    sides = (("A", found.left), ("B", found.right))
+    lines = [f"{letter}  {': '.join(filter(None, (side.name, side.result)))}" for letter, side in sides]
     if not found.differences:
         lines += ["", "Nothing that was written down differs. What is not: clocks, load, settings in the environment."]
     else:
@@ -244,10 +240,6 @@ def say_differences(found: Differences) -> list[str]:
     lines += [f"The same: {', '.join(found.same)}."] if found.same else []
     lines += [f"Not known of both: {', '.join(found.unknown)}."] if found.unknown else []
     return lines
-
-
-def _say_side(side: Side) -> str:
-    return f"{side.name}: {side.result}" if side.result else side.name
 
 
 def _columns(rows: Iterable[Difference]) -> tuple[Sequence[str], ...]:

@@ -285,11 +285,6 @@ def _list_sources(index: GraphIndex | None, nodes: Iterable[int]) -> tuple[str, 
     return tuple(dict.fromkeys(filter(None, found)))
 
 
-def say_workaround_source(w: Workaround) -> str:
-    """What to do in the exported program in place of the model; "" where that is not known."""
-    return f"In your program: {listing(w.source)}, compute this in float32." if w.source else ""
-
-
 def _cure(w: base.Workaround, index: GraphIndex | None, *, as_given: bool) -> Cure:
     """``as_given``: the index is that of the user's own file."""
     named = {node.name for node in index.nodes} - {""} if index else set(w.keep_names)
@@ -557,7 +552,7 @@ def summary(report: Report) -> list[str]:
         elif w.switched_off:
             what = f"{switch(w.kind)} {what}{'' if w.kind in ('barrier', 'control-flow') else f'; the engine is {w.engine}'}"
         lines.append(f"  workaround ({w.kind}): {what}")
-        lines += [f"    {said}" for said in (say_workaround_source(w),) if said]
+        lines += [f"    In your program: {listing(w.source)}, compute this in float32."] if w.source else []
         lines.append(
             f"    right on {right(w).rstrip(',')}, error {show_error(w.error, report.metric)}, {margin(w.margin)}"
         )

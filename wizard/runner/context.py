@@ -36,6 +36,9 @@ def step_context(
     engine, reference = specs_of(problem, state, node, visit)
     asked, info = view_problem(plain), view_engine(state.engines.get(engine, {}))
     declared = spec.params.__struct_fields__
+    unresolved = next(
+        (dict(v.causes) for v in reversed(route) if v.causes), {}
+    )  # of the last step that had any, by reason
     chosen = {**flow.params, **params, **{k: v for k, v in settings.items() if v != ""}}
     return StepContext(
         engine=engine,
@@ -47,7 +50,7 @@ def step_context(
         check=problem.check,
         seed=asked.seed,
         visit=visit,
-        settings={**settings, "unresolved": _causes(route)},
+        settings={**settings, "unresolved": unresolved},
         problem=asked,
     )
 
@@ -65,11 +68,6 @@ def _before(state: State, node: str, visit: int) -> tuple[Visit, ...]:
         if (v.node, v.visit) == (node, visit):
             return route[:position]
     return route
-
-
-def _causes(route: tuple[Visit, ...]) -> dict[str, int]:
-    """Unresolved candidates of the last step that had any, by reason."""
-    return next((dict(v.causes) for v in reversed(route) if v.causes), {})
 
 
 def _typed(values: dict[str, Any], params: type[msgspec.Struct]) -> dict[str, Any]:

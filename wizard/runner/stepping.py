@@ -282,7 +282,9 @@ class Stepping:
             raise
         except StepRefused as refusal:
             self._finish_without_outcome(started, "refused", str(refusal), spec=spec)
-            if refusal.code == BAD_USAGE or self._cannot_go_on():
+            # It is an answer where the flow has others; it is the end of a session that is one step, and of the first one.
+            alone = self._flow.id.startswith(SINGLE) or len(self._ledger.state.route) <= 1
+            if refusal.code == BAD_USAGE or alone:
                 raise Closing(refusal.code, str(refusal)) from None
         except (OSError, SessionProblem):
             raise
@@ -297,11 +299,6 @@ class Stepping:
             self._finish_without_outcome(started, "failed", said)
             if self._flow.id.startswith(SINGLE):
                 raise Closing(OUR_FAULT, said) from None
-
-    def _cannot_go_on(self) -> bool:
-        """A refused step is an answer where the flow has others; it is the end of a session that is one step, and of the first
-        one."""
-        return self._flow.id.startswith(SINGLE) or len(self._ledger.state.route) <= 1
 
     # -- its end
 

@@ -57,13 +57,12 @@ def _list_alike(problem: Problem) -> Iterator[Path]:
         with contextlib.suppress(SessionProblem, OSError):
             there = folders.describe(path).problem
             other = there.flow.startswith(PREFIX) and there.flow != problem.flow
-            if other and msgspec.structs.replace(there, flow=problem.flow) == problem and _is_own(path):
-                yield path
-
-
-def _is_own(folder: Path) -> bool:
-    """Whether this user made it: what others measured is theirs to show."""
-    return folder.stat().st_uid == os.geteuid()
+            if (
+                other
+                and msgspec.structs.replace(there, flow=problem.flow) == problem
+                and path.stat().st_uid == os.geteuid()
+            ):
+                yield path  # what others measured is theirs to show
 
 
 def _has_room(source: Path, target: Path) -> bool:

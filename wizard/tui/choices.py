@@ -25,11 +25,6 @@ _TOLERANCES = (
 )  # fmt: skip
 
 
-def is_installed(declared: Declaration) -> bool:
-    """Whether the engine's package is installed; nothing is imported."""
-    return not declared.package or importable(declared.package)
-
-
 def engines(*, reference: bool = False) -> list[Entry]:
     """Every engine with the precisions that it declares; those that are not installed come last and say what brings them."""
     found, missing = [], []
@@ -40,7 +35,7 @@ def engines(*, reference: bool = False) -> list[Entry]:
     for name, declared in declarations:
         if declared.hidden or declared.refusal:
             continue
-        if not is_installed(declared):
+        if declared.package and not importable(declared.package):
             missing.append(
                 Entry(name, name, "not installed", f"{declared.summary} {command(declared.install)} brings it.")
             )

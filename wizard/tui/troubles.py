@@ -164,7 +164,7 @@ def _step(scene: Scene) -> Trouble | None:
     if closed and closed.exit_code == BAD_USAGE:
         nxt = "Correct the file, then {retry} goes on; {edit} changes model, inputs or options in a new session."
         return Trouble("input", TITLES["input"], error, next=nxt)
-    log = _own_log(scene)
+    log = tuple(line for line in scene.log if line.strip())
     meaning = guess("\n".join([error, *log]))
     can = (
         "{retry} tries again."
@@ -197,10 +197,6 @@ def who_refused(scene: Scene, visit: Visit) -> str:
             return "The model or its inputs could not be taken in"
         return TITLES["engine"]
     return TITLES["engine"]
-
-
-def _own_log(scene: Scene) -> tuple[str, ...]:
-    return tuple(line for line in scene.log if line.strip())
 
 
 def _stopped(scene: Scene) -> Trouble:

@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto
+from onnx import AttributeProto, ModelProto, NodeProto
 
 from engines.backends.command import CARRIERS
 from engines.graph import external, names
@@ -43,7 +43,7 @@ def carried(
     graph.node.extend(nodes)
     for value in (*graph.input, *graph.output):
         if value.name in wanted:
-            _retype(value, wanted[value.name])
+            value.type.tensor_type.elem_type = _number(wanted[value.name])
     return copy, {name: external.dtype_of(types[name]) for name in wanted}
 
 
@@ -69,7 +69,3 @@ def _cast(source: str, target: str, to: int, fresh: names.Fresh) -> NodeProto:
     node = NodeProto(op_type="Cast", name=fresh(f"{target}__door"), input=[source], output=[target])
     node.attribute.add(name="to", i=to, type=AttributeProto.INT)
     return node
-
-
-def _retype(value: ValueInfoProto, dtype: str) -> None:
-    value.type.tensor_type.elem_type = _number(dtype)

@@ -106,10 +106,9 @@ class Session:
                 return dict(zip(names, self._session.run(names, self._fed_arrays(feeds)), strict=True))
             if not any(kind == "tensor(string)" for kind in self._inputs.values()):
                 # One run for all: two runs of a nondeterministic model would give outputs that do not belong together.
-                values = self._session.run_with_ort_values(names, self._wrap_feeds(feeds))
-                return {
-                    name: _unwrap_array(value) for name, value in zip(names, values, strict=True) if _is_tensor(value)
-                }
+                fed = {name: _wrap_array(feeds[name]) for name in self._inputs}
+                given = zip(names, self._session.run_with_ort_values(names, fed), strict=True)
+                return {name: _unwrap_array(value) for name, value in given if value.has_value() and value.is_tensor()}
             # Text cannot be wrapped, and what is not plain cannot be unwrapped: what can be an array is given.
             return dict(zip(plain, self._session.run(plain, self._fed_arrays(feeds)), strict=True)) if plain else {}
         except EngineFault:
@@ -128,13 +127,14 @@ class Session:
     def _fed_arrays(self, feeds: Mapping[str, Array]) -> dict[str, Any]:
         """Feeds as numpy arrays, wrapped where numpy has no such type."""
         return {
-            name: _decode_text(value) if kind == "tensor(string)" else value if kind in _PLAIN else _wrap_array(value)
+            name: value.astype(object, copy=False)
+            if kind == "tensor(string)"
+            else value
+            if kind in _PLAIN
+            else _wrap_array(value)
             for name, kind in self._inputs.items()
             for value in (feeds[name],)
         }
-
-    def _wrap_feeds(self, feeds: Mapping[str, Array]) -> dict[str, Any]:
-        return {name: _wrap_array(feeds[name]) for name in self._inputs}
 
 
 class Engine:
@@ -344,14 +344,6 @@ def _make_fault(error: Exception, built: bool) -> EngineFault:
     if kind == "InvalidArgument" and "while running" not in text:  # of the feeds, not of a node
         return EngineFault("refused", f"ONNX Runtime refuses what it was fed: {said}")
     return EngineFault("error", f"ONNX Runtime failed while it ran the model: {said}")
-
-
-def _is_tensor(value: Any) -> bool:
-    return bool(value.has_value() and value.is_tensor())
-
-
-def _decode_text(value: Array) -> Array:
-    return value if value.dtype == object else value.astype(object)
 
 
 def _wrap_array(value: Array) -> Any:

@@ -131,16 +131,14 @@ class FileEngine:
         from engines.backends.tensorrt.execution import Execution
 
         if request.part or request.keep or request.marks or request.force or request.forbid:
-            raise EngineFault("unsupported", f"A built engine runs whole, and only as it is. {self._rebuild()}")
+            search = f"To search in it build it from the model: --engine {self.info.rebuilt}"
+            raise EngineFault("unsupported", f"A built engine runs whole, and only as it is. {search}")
         if not self._runs.present:
             raise EngineFault("unsupported", f"The engine was read, but {self._runs.reason}")
         outputs = self._match_model(request.model)
         told = self._read.layers
         facts = {"layers": len(told), "groups": layers.group_nodes(told), "unobservable": {}}
         return Execution(self._found, self._read.engine, request.model, {name: name for name in outputs}, facts)
-
-    def _rebuild(self) -> str:
-        return f"To search in it build it from the model: --engine {self.info.rebuilt}"
 
     def _match_model(self, model: onnx.ModelProto) -> list[str]:
         """The model's outputs that the engine has. Raises ``EngineFault`` where its inputs or outputs are another model's."""

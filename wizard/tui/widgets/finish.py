@@ -59,11 +59,6 @@ def list_case_nodes(case: Case, width: int, glyphs: Glyphs) -> str:
     return ", ".join(names) + (f" and {len(case.nodes) - 6} more" if len(case.nodes) > 6 else "")
 
 
-def say_failures(case: Case) -> str:
-    """How many fresh looks it failed in, "" where none were taken."""
-    return f"{case.verified.replace('/', ' of ')} times" if case.verified else ""
-
-
 def say_alike_culprit(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> str:
     """What one that is like another has of its own."""
     case = culprit.case
@@ -83,12 +78,15 @@ def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> l
     case = culprit.case
     more = f" and {len(case.ops) - MOST_OPS} more" if len(case.ops) > MOST_OPS else ""
     ops = f" {glyphs.arrow} ".join(case.ops[:MOST_OPS]) + more
+    often = (
+        f"{case.verified.replace('/', ' of ')} times" if case.verified else ""
+    )  # of the fresh looks, where any were taken
     own = "" if case.own is None else f"by itself it is {wrong_by(case.own, metric)}"
     effect = "" if case.effect is None else f"your model's outputs are {wrong_by(case.effect, metric)} by it"
     rows = [
         (f"{len(case.nodes)} nodes" if len(case.nodes) != 1 else "1 node", ops or "?"),
         ("named", list_case_nodes(case, width, glyphs)),
-        ("fails", "; ".join(filter(None, (say_failures(case), own, effect))) or "?"),
+        ("fails", "; ".join(filter(None, (often, own, effect))) or "?"),
         ("cause", ": ".join(filter(None, (culprit.cause.replace("-", " "), causes.plain(culprit.cause))))),
         *([("shown by", culprit.evidence)] if culprit.evidence else []),
     ]
