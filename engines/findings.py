@@ -4,7 +4,7 @@ what cures it."""
 import msgspec
 
 from engines.compare.criterion import Criterion, Signature
-from engines.probe import Candidate, SampleInfo
+from engines.probe import APART, Candidate, SampleInfo
 
 
 class Case(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -89,7 +89,8 @@ class Point(msgspec.Struct, frozen=True, omit_defaults=True):
 class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     """What makes the model right here. ``kind``: precision (nodes kept in FP32), optimizer, threads, option, tactic,
     rewrite, barrier (``switched_off``: tensors that are outputs of the model, too, so that the engine does not join layers across
-    them), control-flow (the same: If, Loop and Scan nodes with plain ones in their place)."""
+    them), wrap-reshape and wrap-max (the same: tensors that nodes of that kind hand on unchanged), control-flow (the same: If,
+    Loop and Scan nodes with plain ones in their place)."""
 
     kind: str
     engine: str  # the engine spec that applies it (the same spec where only ``keep`` changes)
@@ -114,6 +115,11 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     curve: tuple[Point, ...] = ()  # fewest nodes first; each has less error than those before
     condition: str = ""  # it is right while this holds: "'sr' is 16000"
     elsewhere: int = 0  # given samples of which that is not so, so that it is not for them
+
+    @property
+    def in_file(self) -> bool:
+        """Whether it is another model, and no setting of the engine."""
+        return self.kind in ("rewrite", "control-flow", *APART)
 
     @property
     def holds(self) -> bool:

@@ -21,6 +21,8 @@ FORMAT = 1
 HUGE = 1e300
 SILENT_DB = 999.0
 BARRIER = "barrier"  # the rewrite that changes no node: inner tensors become outputs
+WRAPS = ("wrap-reshape", "wrap-max")  # those that put nodes behind inner tensors which hand on what they are given
+APART = (BARRIER, *WRAPS)  # rewrites about tensors, so that an engine does not join layers across them
 
 
 class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -167,7 +169,7 @@ class Measure(Probe, frozen=True, tag="measure"):
                 ``worked-around.onnx``.
     ``rewrite`` a name of ``engines.graph.rewrites``: the whole model with that done runs in place of the candidate, its outputs
                 held against the model as it is. ``rewrite_at``: node ids that it is about. facts["rewritten"]: names of the nodes
-                that it changed; of ``BARRIER`` both are about tensors, which become outputs, too. With ``save`` the model as it
+                that it changed; of ``APART`` both are about tensors. With ``save`` the model as it
                 was built is the artifact ``engine.onnx``.
     ``save``    keep what was built (model.onnx, engine.onnx, inputs, expected, actual) under this name: artifacts.
     ``postprocess`` what is done to the model's own outputs before they are scored (the whole model, and ``effect``): one

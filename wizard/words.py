@@ -113,6 +113,7 @@ def say_over_plan(done: int, planned: int, best: int = -1, nodes: int = -1) -> s
 def switch(kind: str) -> str:
     """What is done to the things that a workaround of this kind names."""
     said = {"rewrite": "write otherwise:", "barrier": "make outputs, too:", "control-flow": "fix how it runs:"}
+    said |= {"wrap-reshape": "wrap in two Reshapes:", "wrap-max": "wrap in a Max:"}
     if kind in said:
         return said[kind]
     return "switch off" if kind in ("optimizer", "tactic") else "set"

@@ -23,6 +23,7 @@ from onnx import (
 )  # fmt: skip
 
 from engines.graph import external, names, schema, splice
+from engines.probe import BARRIER, WRAPS
 
 # Beyond this magnitude a constant of a mask becomes infinite in FP16 (65,504), and stays in it whatever is added to it below.
 FITS = 30_000.0
@@ -37,6 +38,9 @@ PIECES, LONG = 4, 64
 OTHER_OPSET, HIGHER, LOWER = "other-opset", 21, 20
 OLDEST = 13  # a Softmax of before it comes out of ONNX's converter (1.23) over another axis
 Apply = Callable[["_Graph", frozenset[int]], Iterator[str]]  # does it, and gives the names of the nodes that it changes
+Form = Callable[
+    ["_Graph", NodeProto, str], str
+]  # puts nodes before this one; the tensor that hands the given one on, or ""
 
 
 def rewrite_model(
@@ -54,15 +58,28 @@ def rewrite_model(
     return changed, done
 
 
-def raise_barriers(model: ModelProto, tensors: Collection[str]) -> tuple[ModelProto, tuple[str, ...]]:
-    """(a copy of the model in which these tensors are outputs, too, names of those that became one): what the engine may not lose
-    it does not join across. A tensor whose type nothing tells stays as it is."""
+def keep_apart(
+    model: ModelProto, weights_dir: str, name: str, tensors: Collection[str]
+) -> tuple[ModelProto, tuple[str, ...]]:
+    """(a copy of the model in which an engine does not join layers across these tensors, names of those that it was done to).
+    A tensor whose type nothing tells, or is not one of the form's, stays as it is. Raises ``KeyError`` for a form that there is
+    not."""
     changed = deepcopy(model)
+    if name == BARRIER:
+        return changed, _add_outputs(changed, tensors)
+    graph = _Graph(changed, weights_dir)
+    done = tuple(t for t in dict.fromkeys(tensors) if _wrap(graph, t, FORMS[name]))
+    graph.finish()
+    return changed, done
+
+
+def _add_outputs(changed: ModelProto, tensors: Collection[str]) -> tuple[str, ...]:
+    """What the engine may not lose it does not join across."""
     types = schema.element_types(changed)
     present = {o.name for o in changed.graph.output}
     added = tuple(name for name in dict.fromkeys(tensors) if name not in present and types.get(name, 0) > 0)
     changed.graph.output.extend(helper.make_tensor_value_info(name, types[name], None) for name in added)
-    return changed, added
+    return added
 
 
 class _Graph:
@@ -479,6 +496,40 @@ def _transpose_in_branches(graph: _Graph, _accused: frozenset[int]) -> Iterator[
         graph.gone.add(id(node))
         branch.output[at] = node.output[0]
         yield node.name
+
+
+def _wrap(graph: "_Graph", tensor: str, form: Form) -> bool:
+    """Let all that read the tensor read what nodes behind it hand on unchanged; whether that could be done."""
+    at = next((i for i, n in enumerate(graph.nodes) if tensor in n.output), len(graph.nodes)) + 1
+    if at >= len(graph.nodes) or not any(tensor in (*n.input, *names.captures(n)) for n in graph.nodes[at:]):
+        return False  # nobody makes it, or nobody reads it
+    wrapped = form(graph, graph.nodes[at], tensor)
+    if wrapped:
+        graph.replace_reads(tensor, wrapped)
+    return bool(wrapped)
+
+
+def _wrap_reshape(graph: "_Graph", before: NodeProto, tensor: str) -> str:
+    """Laid flat and brought back to its own shape, as it is told at run time: the values are not touched."""
+    if graph.types.get(tensor, 0) <= 0 or graph.opset < 5:
+        return ""
+    shape = graph.insert(before, "Shape", [tensor], tensor)
+    flat = graph.insert(before, "Reshape", [tensor, graph.constant("flat", np.array([-1], np.int64))], tensor)
+    empty = {"allowzero": 1} if graph.opset >= 14 else {}  # else a dimension of 0 stands for that of the flat form
+    return graph.insert(before, "Reshape", [flat, shape], tensor, **empty)
+
+
+def _wrap_max(graph: "_Graph", before: NodeProto, tensor: str) -> str:
+    """The greater of itself and itself, which is itself bit by bit; what is no number stays none."""
+    kinds = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
+    taken = (*kinds, TensorProto.INT32, TensorProto.INT64) if graph.opset >= 12 else kinds
+    taken = (*taken, TensorProto.BFLOAT16) if graph.opset >= 13 else taken
+    known = graph.opset >= 8 and graph.types.get(tensor, 0) in taken
+    return graph.insert(before, "Max", [tensor, tensor], tensor) if known else ""
+
+
+# Measured: ONNX Runtime 1.31.1 takes Identity, a product by one and two Transposes out and then joins; neither of these.
+FORMS: dict[str, Form] = dict(zip(WRAPS, (_wrap_reshape, _wrap_max), strict=True))
 
 
 def convert_opset(model: ModelProto) -> ModelProto | None:

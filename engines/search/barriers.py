@@ -1,5 +1,6 @@
-"""Barriers: inner tensors that are made outputs of the model, too, so that the engine does not join layers across them. What is
-cured by watching is cured by these; the fewest that do it are searched for as any workaround is."""
+"""Barriers: inner tensors that are made outputs of the model, too, or wrapped in nodes that hand them on, so that the engine does
+not join layers across them. What is cured by watching is cured by these; the fewest that do it are searched for as any workaround
+is."""
 
 import msgspec
 
@@ -8,7 +9,7 @@ from engines.compare.criterion import Verdict
 from engines.compare.judge import by_sample, judge_whole
 from engines.findings import Findings
 from engines.graph import ranges
-from engines.probe import BARRIER, Measurement
+from engines.probe import APART, BARRIER, Measurement
 from engines.search.ddmin import ddmin
 from engines.search.inquiry import Inquiry
 from engines.search.unseen import restrict, set_apart
@@ -22,8 +23,8 @@ AT_ONCE = 512 << 20
 
 
 class Barriers(msgspec.Struct, frozen=True):
-    """``tensors``: ids of those that are to be outputs; none where nothing that was tried cures. ``minimal``: the search was not
-    cut short, so none of them can be left out."""
+    """``tensors``: ids of those where layers are to be kept apart; none where nothing that was tried cures. ``minimal``: the
+    search was not cut short, so none of them can be left out."""
 
     tensors: tuple[int, ...] = ()
     minimal: bool = False
@@ -39,7 +40,7 @@ def list_rings(ask: Inquiry) -> tuple[tuple[int, ...], ...]:
     nodes; those around them, too; and, where nobody is accused or watching is known to cure, all, in batches that can be held at
     once."""
     index, known = ask.index, ask.findings.workaround
-    before = known.switched_off if known is not None and known.kind == BARRIER else ()
+    before = known.switched_off if known is not None and known.kind in APART else ()
     can = frozenset(split_markable(index)[0])
     accused = {n for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)}
     made = {t for n in accused for t in index.nodes[n].outputs}
@@ -50,9 +51,11 @@ def list_rings(ask: Inquiry) -> tuple[tuple[int, ...], ...]:
     return tuple(dict.fromkeys(tuple(sorted(ring)) for ring in rings if ring))
 
 
-def find_barriers(ask: Inquiry, rings: tuple[tuple[int, ...], ...], plain: Measurement) -> Sub[Barriers]:
+def find_barriers(
+    ask: Inquiry, rings: tuple[tuple[int, ...], ...], plain: Measurement, form: str = BARRIER
+) -> Sub[Barriers]:
     """The fewest tensors of the first ring that cures every sample but those that are set apart. ``plain``: the model's answer
-    without any, on all of them."""
+    without any, on all of them. ``form``: one of ``APART``."""
     held = set_apart(ask.findings, by_sample(plain))
     feeds = list_feeds(ask.findings)
     spent = 0
@@ -67,9 +70,10 @@ def find_barriers(ask: Inquiry, rings: tuple[tuple[int, ...], ...], plain: Measu
         if spent >= BUDGET:
             return Verdict("unresolved")
         spent += 1
-        yield Note(f"{len(tensors)} {'tensor' if len(tensors) == 1 else 'tensors'} made outputs")
+        done = "made outputs" if form == BARRIER else "wrapped"
+        yield Note(f"{len(tensors)} {'tensor' if len(tensors) == 1 else 'tensors'} {done}")
         m = yield from ask.repeated(
-            lambda attempt: ask.plain(feeds, rewrite=BARRIER, rewrite_at=ranges.encode(tensors), attempt=attempt),
+            lambda attempt: ask.plain(feeds, rewrite=form, rewrite_at=ranges.encode(tensors), attempt=attempt),
             judged,
         )
         verdict = judged(m)

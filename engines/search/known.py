@@ -8,7 +8,7 @@ import msgspec
 from engines.findings import Findings, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.probe import BARRIER
+from engines.probe import APART
 
 NEAR = 2  # steps along the graph: what a culprit's nodes feed and read is cured with them
 SHOWN = 3  # names in a sentence
@@ -141,9 +141,9 @@ def _file(cure: Workaround) -> tuple[Fact, ...]:
 
 
 def _size(cure: Workaround) -> tuple[Fact, ...]:
-    if cure.kind not in ("precision", BARRIER):
+    if cure.kind not in ("precision", *APART):
         return ()
-    things = "tensors" if cure.kind == BARRIER else "nodes"
+    things = "tensors" if cure.kind in APART else "nodes"
     if cure.minimal:
         return (Fact(f"Not one of its {things} can be left out: the set was tried without each of them."),)
     return (Fact(f"A smaller set may do: it was not tried without each of its {things}."),)

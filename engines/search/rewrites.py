@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from engines.graph import ranges
-from engines.probe import BARRIER, Measure
+from engines.probe import APART, BARRIER, WRAPS, Measure
 from engines.search.barriers import list_rings
 from engines.search.inquiry import Inquiry
 
@@ -144,6 +144,20 @@ REWRITES = (
         (),
         "exact: no node changes",
     ),
+    Rewrite(
+        WRAPS[0],
+        "the fewest inner tensors that cure it are laid flat and brought back to their shape, so that the engine does not join "
+        "layers across them",
+        (),
+        "exact: the values are not touched",
+    ),
+    Rewrite(
+        WRAPS[1],
+        "the fewest inner tensors that cure it go through a Max of themselves, so that the engine does not join layers across "
+        "them",
+        (),
+        "exact: the greater of a number and itself is that number",
+    ),
 )
 
 
@@ -155,9 +169,9 @@ def list_rewrites(ops: Iterable[str], storage: str) -> tuple[Rewrite, ...]:
 
 
 def place_rewrite(ask: Inquiry, name: str) -> str:
-    """What the rewrite is about: the nodes of the culprits, or all of the model's; of a barrier the tensors that are tried
-    first."""
-    if name == BARRIER:
+    """What the rewrite is about: the nodes of the culprits, or all of the model's; of what keeps layers apart the
+    tensors that are tried first."""
+    if name in APART:
         return ranges.encode(next(iter(list_rings(ask)), ()))
     accused = {n for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)}
     return ranges.encode(accused) if accused else ranges.ALL

@@ -9,7 +9,7 @@ from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.judge import by_sample, judge_whole, margin, worst
 from engines.findings import Unseen, Workaround
 from engines.graph import ranges
-from engines.probe import BARRIER, HUGE, Measurement
+from engines.probe import APART, BARRIER, HUGE, WRAPS, Measurement
 from engines.search import works
 from engines.search.barriers import Barriers, find_barriers, list_rings
 from engines.search.cost import Plan, Size, Work
@@ -23,6 +23,7 @@ from engines.search.whole import list_feeds
 from engines.steps.base import BUILDS_MODELS, PASSES, Finish, Steps, StepSpec, comparison, unresolved
 from engines.steps.prepare import prepare_findings
 
+CLEARLY = 0.9  # times the seconds of a run: what is less than that faster is as fast, for all that a busy machine shows
 BUILDS = 2  # fresh builds that must pass, as of any workaround: the second is no accident where builds choose alike
 
 
@@ -81,13 +82,14 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
     cures: list[tuple[TriedRewrite, Workaround]] = []
     listed = list_rewrites((n.op for n in ask.index.nodes), ctx.storage)
     chosen = listed[: params.budget or len(listed)]
+    apart: str = ""  # tensors that cure it as outputs, else those that are tried first: wrapped they may do it, too
     for one in chosen:
         yield Note(f"written otherwise: {one.says}", best=0, tried=len(rows))
-        tried: TriedRewrite = yield from try_rewrite(ask, one, plain)
+        tried: TriedRewrite = yield from try_rewrite(ask, one, plain, apart if one.name in WRAPS else "")
         rows.append(tried.row)
+        apart = tried.at if one.name == BARRIER else apart
         if tried.cure is not None:
             cures.append((tried, tried.cure))
-    cures.sort(key=lambda found: (found[0].row.seconds or 0.0, len(found[0].row.changed)))
     undone = next((r for r in rows if r.verdict == "undone"), None)
     base = RewriteOutcome(
         tried=sum(r.verdict != "nothing to do" for r in rows),
@@ -97,7 +99,7 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
     )
     if not cures:
         return Finish(_tell_none(base, undone), findings, tables={"rewrites": rows})
-    best, cure = cures[0]
+    best, cure = name_first(cures)
     row = best.row
     known = findings.workaround
     outcome = msgspec.structs.replace(
@@ -133,10 +135,20 @@ class TriedRewrite(msgspec.Struct, frozen=True):
     files: dict[str, str] = {}
 
 
-def try_rewrite(ask: Inquiry, one: Rewrite, plain: Measurement) -> Sub[TriedRewrite]:
+def name_first(cures: list[tuple[TriedRewrite, Workaround]]) -> tuple[TriedRewrite, Workaround]:
+    """Of those that cure, in the order in which they were tried, the first that none is clearly faster than."""
+    best = cures[0]
+    for other in cures[1:]:
+        if (other[0].row.seconds or HUGE) < CLEARLY * (best[0].row.seconds or 0.0):
+            best = other
+    return best
+
+
+def try_rewrite(ask: Inquiry, one: Rewrite, plain: Measurement, at: str = "") -> Sub[TriedRewrite]:
     """How it does: on the reference (is it exact?), on the engine in fresh builds, on samples that it was not tried on.
-    ``plain``: the model's answer without it."""
-    at = place_rewrite(ask, one.name)
+    ``plain``: the model's answer without it. ``at``: of what keeps layers apart the only tensors to try."""
+    rings = (ranges.decode(at),) if at else list_rings(ask) if one.name in APART else ()
+    at = at or place_rewrite(ask, one.name)
     if not at:
         return TriedRewrite(RewriteRow(one.name, "nothing to do"))
     feeds = list_feeds(ask.findings)
@@ -151,9 +163,9 @@ def try_rewrite(ask: Inquiry, one: Rewrite, plain: Measurement) -> Sub[TriedRewr
     if not judge_whole(same, ask.criterion).passed:
         why = "the reference gives another answer with it, so it does not compute the same here"
         return TriedRewrite(msgspec.structs.replace(row, why=why), at)
-    if one.name != BARRIER:
+    if one.name not in APART:
         return (yield from _build_rewritten(ask, one, at, row, plain))
-    fewest: Barriers = yield from find_barriers(ask, list_rings(ask), plain)
+    fewest: Barriers = yield from find_barriers(ask, rings, plain, one.name)
     tried: TriedRewrite = yield from _build_rewritten(ask, one, ranges.encode(fewest.tensors) or at, row, plain)
     if tried.cure is None:
         return tried
@@ -235,19 +247,20 @@ def _price(ask: Inquiry, one: Rewrite, at: str) -> Sub[tuple[float | None, float
 
 def _as_workaround(ask: Inquiry, row: RewriteRow, unseen: Unseen) -> Workaround:
     error = row.error or 0.0
-    barred = row.rewrite == BARRIER
-    many = f"{len(row.changed)} {'tensor' if barred else 'node'}{'' if len(row.changed) == 1 else 's'}"
+    apart = row.rewrite in APART
+    many = f"{len(row.changed)} {'tensor' if apart else 'node'}{'' if len(row.changed) == 1 else 's'}"
+    done = "made an output" if row.rewrite == BARRIER else "wrapped" if apart else "changed"
     return Workaround(
-        kind=BARRIER if barred else "rewrite",
+        kind=row.rewrite if apart else "rewrite",
         engine=ask.ctx.engine,
-        switched_off=row.changed if barred else (row.rewrite,),
+        switched_off=row.changed if apart else (row.rewrite,),
         samples_ok=row.samples_ok,
         samples_n=row.samples_n,
         error=error,
         margin=margin(ask.criterion, error),
         cost=_say_times(row),
         unseen=unseen,
-        written=f"{many} {'made an output' if barred else 'changed'}; {find_rewrite(row.rewrite).proof}.",
+        written=f"{many} {done}; {find_rewrite(row.rewrite).proof}.",
     )
 
 
@@ -266,6 +279,9 @@ def say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None) -> str
     if row.rewrite == BARRIER:
         are = "is an output" if len(row.changed) == 1 else "are outputs"
         what = f"{changed} {are}, too, so that the engine joins no layers there"
+    elif row.rewrite in WRAPS:
+        how = "laid flat and brought back to shape" if row.rewrite == WRAPS[0] else "handed on by a Max of itself"
+        what = f"{changed} is {how}, so that the engine joins no layers there"
     said = (
         f"It comes right where {what}: right on {row.samples_ok} of {row.samples_n} samples{others}, "
         f"error {row.error or 0.0:.3g}. {one.proof[:1].upper()}{one.proof[1:]}."

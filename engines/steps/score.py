@@ -8,7 +8,7 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.judge import judge_whole, worst
 from engines.graph import ranges
-from engines.probe import BARRIER, HUGE, Measure, Measurement
+from engines.probe import APART, HUGE, Measure, Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
@@ -96,7 +96,7 @@ def _list_ways(ask: Inquiry) -> Sub[list[_Way]]:
     """What was found as a workaround, the sets of its curve, and each rewrite that finds something to do and is exact here."""
     feeds, cure = list_feeds(ask.findings), ask.findings.workaround
     found: list[_Way] = []
-    if cure is not None and cure.kind not in ("rewrite", BARRIER):
+    if cure is not None and cure.kind not in ("rewrite", *APART):
         sets = {p.keep: p.chosen for p in cure.curve if p.keep}
         if cure.keep:
             sets = {**sets, cure.keep: True}

@@ -11,7 +11,7 @@ from engines.compare.say import say_amount, wrong_by
 from engines.findings import Findings, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.quantized import find_leavable_layers
-from engines.probe import BARRIER, HUGE, Measure, Measurement
+from engines.probe import APART, BARRIER, HUGE, WRAPS, Measure, Measurement
 from engines.search import works
 from engines.search.barriers import BUDGET, hides_when_watched
 from engines.search.beyond import Left, look_beyond
@@ -39,7 +39,7 @@ from engines.steps.precision import (
     say_kept,
 )
 from engines.steps.prepare import prepare_findings
-from engines.steps.rewrite import TriedRewrite, find_rewrite, say_cure, try_rewrite
+from engines.steps.rewrite import TriedRewrite, find_rewrite, name_first, say_cure, try_rewrite
 from engines.steps.tactics import tactics
 
 # Builds of a search where no layer is to blame more than another: the stretches that are tried first take 14, and what delta
@@ -54,8 +54,19 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     holds: bool = False  # every sample passes with it, those among them that it was not made on
     mostly: bool = False  # all that it was made on, and nearly all of the others
     # what is done; precision: nodes kept in FP32
-    kind: Literal["precision", "optimizer", "threads", "option", "tactic", "barrier", "control-flow", "none"] = "none"
-    what: str = ""  # what is switched off, fixed, or made an output, comma separated
+    kind: Literal[
+        "precision",
+        "optimizer",
+        "threads",
+        "option",
+        "tactic",
+        "barrier",
+        "wrap-reshape",
+        "wrap-max",
+        "control-flow",
+        "none",
+    ] = "none"
+    what: str = ""  # what is switched off, fixed, made an output, or wrapped, comma separated
     condition: str = ""  # it is right only while this is so
     elsewhere: int = 0  # given samples of which that is not so
     keep: int = 0
@@ -120,10 +131,8 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             )
             break
     if chosen is None and hides_when_watched(findings) and not ctx.check:
-        plain = yield from asked(ask.plain(list_feeds(findings)))
-        barred: TriedRewrite = yield from try_rewrite(ask, find_rewrite(BARRIER), plain)
-        chosen, files = barred.cure, barred.files
-        message = say_cure(barred.row, chosen, None) if chosen else message
+        chosen, said, files = yield from _keep_apart(ask)
+        message = said or message
     if chosen is None and (ctx.can("keep") or find_leavable_layers(ask.index)) and not ctx.check:
         kept: Kept = yield from _search_kept(ask, params)
         message, files = say_kept(ask, kept), kept.files
@@ -200,6 +209,29 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         },
         decisive={"workaround": (fixed.probe or _probe_applied(ask, chosen),)} if chosen else {},
     )
+
+
+def _keep_apart(ask: Inquiry) -> Sub[tuple[Workaround | None, str, dict[str, str]]]:
+    """(the workaround, what it does in words, its files): the fewest tensors that cure it as outputs, and the same wrapped in
+    nodes that hand them on, which leaves the model's outputs as they are. Wrapped they are named first only where that is clearly
+    faster; where outputs do not cure it, or no such engine is built, wraps are searched for by themselves."""
+    plain = yield from asked(ask.plain(list_feeds(ask.findings)))
+    barred: TriedRewrite = yield from try_rewrite(ask, find_rewrite(BARRIER), plain)
+    cures = [(barred, barred.cure)] if barred.cure else []
+    for form in WRAPS:
+        wrapped: TriedRewrite = yield from try_rewrite(ask, find_rewrite(form), plain, barred.at if barred.cure else "")
+        if wrapped.cure is not None:
+            cures.append((wrapped, wrapped.cure))
+            break
+    if not cures:
+        return None, "", {}
+    best, cure = name_first(cures)
+    also = "".join(
+        f" Instead, {find_rewrite(other.row.rewrite).says}, cures it, too{f': {its.cost}' if its.cost else ''}."
+        for other, its in cures
+        if its is not cure
+    )
+    return cure, say_cure(best.row, cure, None) + also, best.files
 
 
 def _search_kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:
@@ -350,9 +382,9 @@ def holds_mostly(chosen: Workaround) -> bool:
 
 
 def _probe_applied(ask: Inquiry, chosen: Workaround) -> Measure:
-    if chosen.kind == BARRIER:
+    if chosen.kind in APART:
         tensors = {ask.index.by_name[name] for name in chosen.switched_off if name in ask.index.by_name}
-        return ask.plain(list_feeds(ask.findings), rewrite=BARRIER, rewrite_at=ranges.encode(tensors))
+        return ask.plain(list_feeds(ask.findings), rewrite=chosen.kind, rewrite_at=ranges.encode(tensors))
     return ask.kept(list_feeds(ask.findings), ranges.decode(chosen.keep), engine=chosen.engine, forbid=chosen.forbid)
 
 

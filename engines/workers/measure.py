@@ -20,7 +20,7 @@ from engines.graph import external, load, rewrites
 from engines.graph.cut import Cut
 from engines.graph.model_problem import ModelProblem
 from engines.graph.ranges import ALL, decode, encode
-from engines.probe import BARRIER, HUGE, Candidate, Measure, Measurement, SampleResult, Score
+from engines.probe import APART, HUGE, Candidate, Measure, Measurement, SampleResult, Score
 from engines.sources import POSTPROCESSING, SCORING
 from engines.store.content import Store
 from engines.workers import artifact_files, captures, variation, workaround_model
@@ -349,9 +349,9 @@ class _Measuring:
     def _rewrite(self, feed: Feed, part: Cut, begun: float) -> _Ready:
         """The build of the rewritten model; inputs and outputs by name."""
         probe = self.probe
-        if probe.rewrite == BARRIER:
+        if probe.rewrite in APART:
             tensors = [self.index.tensors[t].name for t in decode(probe.rewrite_at)]
-            model, changed = rewrites.raise_barriers(part.model, tensors)
+            model, changed = rewrites.keep_apart(part.model, self.model.weights_dir, probe.rewrite, tensors)
         else:
             at = range(len(part.model.graph.node)) if probe.rewrite_at == ALL else decode(probe.rewrite_at)
             model, changed = rewrites.rewrite_model(part.model, self.model.weights_dir, probe.rewrite, at)

@@ -16,6 +16,7 @@ import pytest
 
 from engines.graph.construct import construct
 from engines.known.table import read_table
+from engines.probe import APART, BARRIER
 from tests.docs.shown import ROOT, of
 from wizard.cli import main
 from wizard.demo import MODELS
@@ -44,10 +45,12 @@ def test_the_page_does_what_it_says(
     shown = of("rewrite")
     assert len(shown) == 3
     cured = step(capsys, 0, *(w for w in shown[0].words[3:] if w != "--json"), "--val-range", "x:[-2,-1]")
-    assert (cured["verdict"], cured["rewrite"]) == ("cures", "barrier")
+    cures = {row["rewrite"] for row in cured["rewrites"] if row["verdict"] == "cures"}
+    assert (cured["verdict"], cured["rewrite"] in cures) == ("cures", True)  # the fastest: milliseconds say which
+    assert cures == set(APART), "an output, and both forms of wraps"
     assert cured["unseen_ok"] == cured["unseen"] == 32
     written = onnx.load(tmp_path / "worked-around.onnx")
-    assert len(written.graph.output) == 2
+    assert len(written.graph.output) == 1 + (cured["rewrite"] == BARRIER)
     passes = step(capsys, 10, *(w for w in shown[1].words[3:] if w != "--json"), "--val-range", "x:[-2,-1]")
     assert passes["verdict"] == "passes"
 

@@ -36,7 +36,7 @@ def place_worked_around(reading: Reading, folder: Path) -> str:
     makers = [v for v in reading.state.route if step_makes(v.step, "workaround")]
     # A step that finds nothing better than what stood leaves no files.
     makers = [v for v in makers if _list_files(reading, v).get("workaround")] or makers
-    if cure is None or not (cure.keep or cure.kind in ("rewrite", "barrier", "control-flow")) or not makers:
+    if cure is None or not (cure.keep or cure.in_file) or not makers:
         return ""
     emulated = outside.is_emulation(outside.found(parse(cure.engine)))
     if emulated and WORKED_AROUND not in _list_files(reading, makers[-1]).get("workaround", {}):

@@ -12,7 +12,7 @@ from engines.compare.values import Values
 from engines.declaration import Cure
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.probe import HUGE, Check, Measure
+from engines.probe import APART, HUGE, Check, Measure
 from engines.search.known import list_facts
 from engines.search.lookalike import say_lookalike
 from engines.search.written import FILE
@@ -289,7 +289,7 @@ def _cure(w: base.Workaround, index: GraphIndex | None, *, as_given: bool) -> Cu
     """``as_given``: the index is that of the user's own file."""
     named = {node.name for node in index.nodes} - {""} if index else set(w.keep_names)
     nameless = sum(name not in named for name in w.keep_names)
-    written = w.in_model or w.kind in ("rewrite", "barrier", "control-flow")
+    written = w.in_model or w.in_file
     # Polygraphy is told of all that shall be outputs; of a cleaned model the names may be others than the file's.
     final = [index.tensors[t].name for t in index.outputs] if index and w.kind == "barrier" and as_given else []
     outputs = (*final, *w.switched_off) if final else ()
@@ -372,6 +372,8 @@ def _say_cure(workaround: Workaround | None) -> str:
             "tactic": "switching off",
             "rewrite": "writing it otherwise:",
             "barrier": "making outputs of",
+            "wrap-reshape": "wrapping in two Reshapes",
+            "wrap-max": "wrapping in a Max",
             "control-flow": "fixing",
         }.get(workaround.kind, "setting")
         cure = f"{verb} {listing(workaround.switched_off)}"
@@ -550,7 +552,9 @@ def summary(report: Report) -> list[str]:
         if w.keep_higher:
             what = f"keep {count(len(names), 'node')} in higher precision: {what}"
         elif w.switched_off:
-            what = f"{switch(w.kind)} {what}{'' if w.kind in ('barrier', 'control-flow') else f'; the engine is {w.engine}'}"
+            what = (
+                f"{switch(w.kind)} {what}{'' if w.kind in (*APART, 'control-flow') else f'; the engine is {w.engine}'}"
+            )
         lines.append(f"  workaround ({w.kind}): {what}")
         lines += [f"    In your program: {listing(w.source)}, compute this in float32."] if w.source else []
         lines.append(

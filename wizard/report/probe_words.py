@@ -10,6 +10,7 @@ from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import (
     BARRIER,
+    WRAPS,
     AnyProbe,
     Candidate,
     Check,
@@ -120,6 +121,8 @@ def _say_changes(probe: Measure) -> list[str]:
         said.append(
             f"{count(_many(probe.rewrite_at), 'tensor')} made {'an output' if _many(probe.rewrite_at) == 1 else 'outputs'}"
         )
+    elif probe.rewrite in WRAPS:
+        said.append(f"{count(_many(probe.rewrite_at), 'tensor')} wrapped")
     elif probe.rewrite:
         said.append(f"written otherwise ({probe.rewrite})")
     if probe.force or probe.forbid:

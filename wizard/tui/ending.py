@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engines.findings import Workaround
+from engines.probe import WRAPS
 from wizard.bundle.check_script import can_check
 from wizard.ladder.offer import offer_ladder
 from wizard.report.document import Report
@@ -143,6 +144,8 @@ def remedy(cure: Workaround) -> str:
     if cure.kind == "barrier":
         are = "is an output" if len(cure.switched_off) == 1 else "are outputs"
         return f"In it {listing(cure.switched_off)} {are}, too, so that the engine joins no layers there; ask only for yours."
+    if cure.kind in WRAPS:
+        return f"In it nodes that change nothing hand on {listing(cure.switched_off)}, so that the engine joins no layers there."
     if cure.switched_off:
         return f"{switch(cure.kind).capitalize()} {listing(cure.switched_off)}; the engine is then {cure.engine}"
     return f"Use the engine {cure.engine}"

@@ -28,8 +28,9 @@ DECLARATION = Declaration(
         Option("seed", "int", 1, "Of the draws.", least=0),
         Option(
             "marks", "str", "keep",
-            "What cures the fault: nothing; any observed tensor; split: an output of the model between its nodes.",
-            ("keep", "cure", "split"),
+            "What cures the fault: nothing; any observed tensor; split: an output of the model between its nodes; "
+            "parted: another node between them.",
+            ("keep", "cure", "split", "parted"),
         ),
         Option("seconds", "float", 3600.0, "hang: for how long.", least=0),
         Option("mib", "int", 1024, "memory: how much is taken before giving up.", least=1),

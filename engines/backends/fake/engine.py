@@ -62,10 +62,11 @@ class Fault(msgspec.Struct, frozen=True):
         return -1 if -1 in placed else max(placed, default=len(graph.node) - 1)
 
     def splits(self, graph: onnx.GraphProto) -> bool:
-        """Whether what one of its nodes makes and another reads is an output of the model, so that they are not joined there."""
+        """Whether its nodes are not joined: what one makes and another reads is an output of the model, or there is none such, as
+        another node stands between."""
         ours = [n for n in graph.node if n.op_type in self.ops or n.name in self.nodes]
         between = {t for n in ours for t in n.output} & {t for n in ours for t in n.input}
-        return bool(between & {o.name for o in graph.output})
+        return not between if self.marks == "parted" else bool(between & {o.name for o in graph.output})
 
     def bends(self) -> bool:
         return self.fault in ("wrong", "shifted")
@@ -117,7 +118,7 @@ class Faulty:
         self._left: dict[str, Array] = {}  # what the last run computed
         place = fault.place(self.model.graph)
         watched = (fault.marks == "cure" and request.marks) or (
-            fault.marks == "split" and fault.splits(self.model.graph)
+            fault.marks in ("split", "parted") and fault.splits(self.model.graph)
         )
         self._armed = fault.fault != "none" and place >= 0 and not watched
         if fault.tactics:

@@ -13,7 +13,7 @@ from engines.compare.criterion import Criterion, Signature
 from engines.findings import Case, Culprit, Findings, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
-from engines.probe import BARRIER, Candidate, Measure, Measurement, SampleInfo, SampleResult, Score
+from engines.probe import APART, BARRIER, Candidate, Measure, Measurement, SampleInfo, SampleResult, Score
 from engines.search.barriers import AT_ONCE, BUDGET, Barriers, find_barriers, list_rings
 from engines.search.inquiry import Inquiry
 
@@ -55,7 +55,7 @@ def accused(*nodes: int) -> tuple[Culprit, ...]:
 
 
 def search(
-    ask: Inquiry, answer: Answer, wrong_on: frozenset[str] = frozenset()
+    ask: Inquiry, answer: Answer, wrong_on: frozenset[str] = frozenset(), form: str = BARRIER
 ) -> tuple[Barriers, dict[tuple[int, ...], str]]:
     """What is found, and every answer that was given; a set that cures stays wrong on ``wrong_on``."""
     feeds = tuple(s.id for s in ask.findings.samples)
@@ -71,7 +71,7 @@ def search(
         return Measurement(results=tuple(rows), facts={"rewritten": ["t"]})
 
     plain = Measurement(results=tuple(SampleResult(s, (Score("y", rel_l2=WRONG),)) for s in feeds))
-    step = find_barriers(ask, list_rings(ask), plain)
+    step = find_barriers(ask, list_rings(ask), plain, form)
     sent: Measurement | None = None
     while True:
         try:
@@ -82,7 +82,7 @@ def search(
             sent = None
             continue
         assert isinstance(probe, Measure)
-        assert (probe.rewrite, probe.engine, probe.keep) == (BARRIER, "engine", "")
+        assert (probe.rewrite, probe.engine, probe.keep) == (form, "engine", "")
         tensors = ranges.decode(probe.rewrite_at)
         kind = told[tensors] = answer(tensors)
         sent = measured(probe, kind)
@@ -95,7 +95,9 @@ def test_of_what_is_joined_one_tensor_each_is_left(nodes: int, data: st.DataObje
     edges = data.draw(st.lists(st.integers(1, nodes), min_size=2, max_size=6, unique=True).map(sorted))
     joined = [range(a, b) for a, b in zip(edges[::2], edges[1::2], strict=False)]
     found, told = search(
-        inquiry(nodes, hidden=True), lambda ts: "pass" if all(set(j) & set(ts) for j in joined) else "fail"
+        inquiry(nodes, hidden=True),
+        lambda ts: "pass" if all(set(j) & set(ts) for j in joined) else "fail",
+        form=data.draw(st.sampled_from(APART)),
     )
     assert len(found.tensors) == len(joined)
     assert found.minimal
@@ -136,8 +138,9 @@ def test_the_likeliest_are_tried_first() -> None:
     other = (msgspec.structs.replace(accused(4, 5)[0], cause="overflow"),)
     assert list_rings(inquiry(9, culprits=other)) == ((5,), (4, 5, 6)), "nothing says that watching cures"
     assert search(between, lambda ts: "pass" if 5 in ts else "fail")[1] == {(5,): "pass"}
-    before = Workaround(BARRIER, "engine", switched_off=("t7", "gone"))
-    assert list_rings(inquiry(9, culprits=accused(4, 5), workaround=before))[0] == (7,)
+    for form in APART:
+        before = Workaround(form, "engine", switched_off=("t7", "gone"))
+        assert list_rings(inquiry(9, culprits=accused(4, 5), workaround=before))[0] == (7,)
 
 
 def test_what_cannot_be_held_at_once_is_tried_in_parts() -> None:

@@ -71,6 +71,29 @@ def test_what_watching_cures_is_cured_by_the_one_output_between(open_model: Open
     assert [o.name for o in written.graph.output] == ["y", "scaled1"]
 
 
+def test_where_an_output_does_not_part_them_nodes_that_change_nothing_do(
+    open_model: Open, tiny: Any, tmp_path: Path
+) -> None:
+    """An engine that joins across an output and not across another node: the model's outputs stay as they are."""
+    model, inputs = tiny.parts(tmp_path, 3)
+    s = open_model(model, "fake:fault=wrong,size=0.5,nodes=/scaled1+/gate1,marks=parted", (inputs,))
+    s.step("layerwise")
+    s.findings = msgspec.structs.replace(s.findings, hidden=True)
+    done = s.step("workaround").finish
+    told, cure = done.outcome, done.findings.workaround
+    assert (told.holds, told.kind, told.what, told.minimal) == (True, "wrap-reshape", "scaled1", True)
+    assert (told.samples_ok, told.unseen_ok, told.unseen_failing) == (told.samples, WANTED, WANTED)
+    assert (cure.switched_off, cure.in_file) == (("scaled1",), True)
+    assert "laid flat and brought back to shape" in told.message
+    assert "before" in told.cost
+    (probe,) = done.decisive["workaround"]
+    assert (probe.rewrite, probe.keep) == ("wrap-reshape", "")
+    (row,) = done.tables["bundle"]
+    written = onnx.load_model_from_string(s.store.get(row["files"]["engine.onnx"]))
+    assert [o.name for o in written.graph.output] == ["y"]
+    assert [n.op_type for n in written.graph.node].count("Reshape") == 2
+
+
 def test_without_a_case_the_output_that_cures_is_found_among_all(open_model: Open, tiny: Any, tmp_path: Path) -> None:
     """Nothing smaller fails, as a part that is cut out is not joined: what watching has shown is enough."""
     s = joined(open_model, tiny, tmp_path)

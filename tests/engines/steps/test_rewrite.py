@@ -9,13 +9,13 @@ from onnx import TensorProto, helper
 
 from engines.asking import Described, Note, StepContext
 from engines.compare.criterion import Criterion, Signature
-from engines.findings import Findings
+from engines.findings import Findings, Workaround
 from engines.graph.index import GraphIndex
 from engines.graph.load import build_index
 from engines.probe import Describe, LoadInputs, Measure, Measurement, SampleInfo, SampleResult, Score
 from engines.search.rewrites import list_rewrites
 from engines.steps.base import Finish
-from engines.steps.rewrite import SPEC, RewriteOutcome, RewriteRow
+from engines.steps.rewrite import SPEC, RewriteOutcome, RewriteRow, TriedRewrite, name_first
 from engines.views import Capability, EngineView
 
 TOLERANCE = 0.01
@@ -169,3 +169,17 @@ def test_it_ends_where_its_budget_does(budget: int) -> None:
     assert {p.rewrite for p in asked} == {"", *NAMES[:budget]}
     assert finish.outcome.left == len(NAMES) - budget
     assert f"{len(NAMES) - budget} more were not tried" in finish.outcome.message
+
+
+@pytest.mark.parametrize(
+    ("seconds", "named"),
+    [((1.0, 0.95, 0.93), 0), ((1.0, 0.8, 0.75), 1), ((1.0, 0.8, 0.5), 2), ((None, 0.5), 0), ((1.0, None), 0)],
+)
+def test_of_those_that_cure_another_is_named_first_only_where_it_is_clearly_faster(
+    seconds: tuple[float | None, ...], named: int
+) -> None:
+    cures = [
+        (TriedRewrite(RewriteRow(str(i), "cures", seconds=s)), Workaround("rewrite", "e"))
+        for i, s in enumerate(seconds)
+    ]
+    assert name_first(cures)[0].row.rewrite == str(named)
