@@ -27,7 +27,7 @@ _decoder: msgspec.json.Decoder[FromWorker] = msgspec.json.Decoder(FromWorker)
 
 class Child:
     """One worker process. ``mark``: what it and all that it starts carry in their environment. ``ready``: it has said hello.
-    ``models``, ``builds``: what it is taken to hold, the latest last."""
+    ``models``, ``builds``, ``engines`` (specs that it has built with): what it is taken to hold, the latest last."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]", mark: str) -> None:
         self.popen = popen
@@ -39,6 +39,7 @@ class Child:
         self.ready = False
         self.models: deque[str] = deque(maxlen=_LOADED)
         self.builds: deque[bytes] = deque(maxlen=_BUILT)
+        self.engines: deque[str] = deque(maxlen=_BUILT)
 
     async def connect(self) -> None:
         """Take hold of its pipes."""
@@ -77,6 +78,9 @@ class Child:
         build = built_for(probe)
         if build and build not in self.builds:
             self.builds.append(build)
+        engine = probe.engine if isinstance(probe, Measure) else ""
+        if engine and engine not in self.engines:
+            self.engines.append(engine)
 
     def gone(self) -> bool:
         """Whether the process has ended; it is not reaped yet, so that its group's number is still its own."""

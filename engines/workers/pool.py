@@ -36,7 +36,7 @@ import msgspec
 from engines import faults
 from engines.checker.environment import for_worker
 from engines.consent import NOTHING, Consent
-from engines.probe import AnyProbe, Inspect, Measurement, Status, engine_specs
+from engines.probe import AnyProbe, Inspect, Measure, Measurement, Status, engine_specs
 from engines.store import memory, scratch
 from engines.store.scratch import Scratch
 from engines.workers import watchdog
@@ -661,11 +661,17 @@ def _killed_again(measurement: Measurement) -> str:
 
 
 def _rate_affinity(slot: _Slot, job: _Job) -> tuple[int, int]:
-    """How well the slot suits the probe: has it built this, has it loaded the model, is it warm; the first one among equals."""
+    """How well the slot suits the probe: has it built this, has it built with this engine, has it loaded the model, is it warm; the
+    first one among equals.
+
+    The engine before the model: TensorRT's first build in a process takes a minute longer than its later ones
+    (docs/tensorrt.md), and a cheap twin that is asked in another process has loaded the same models."""
     process = slot.process
     if process is None:
         return 0, -slot.number
     if (build := built_for(job.probe)) and build in process.builds:
+        return 4, -slot.number
+    if isinstance(job.probe, Measure) and job.probe.engine in process.engines:
         return 3, -slot.number
     return (2 if getattr(job.probe, "model", "") in process.models else 1), -slot.number
 

@@ -1,4 +1,4 @@
-"""A worker that does what an Inspect probe's ``engine`` says: the pool's rules are tested against it in milliseconds.
+"""A worker that does what an Inspect or Measure probe's ``engine`` says: the pool's rules are tested against it in milliseconds.
 
 ``sleep=S`` answers after S seconds; ``die=N`` kills itself with signal N; ``exit=N``; ``garbage``; ``hang``; ``busy=S``: leaves a
 mark in the session folder for S seconds; ``die-if-busy``: dies if there is one; ``map=KIB``: fills a file through memory;
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from engines.probe import Inspect, Measurement
+from engines.probe import Inspect, Measure, Measurement
 from engines.workers.protocol import Done, Hello, Progress, Work
 
 
@@ -33,7 +33,7 @@ def main() -> None:
     say(Hello(os.getpid()))
     for line in sys.stdin.buffer:
         work = msgspec.json.decode(line, type=Work)
-        assert isinstance(work.probe, Inspect)
+        assert isinstance(work.probe, Inspect | Measure)
         say(Progress(work.id, "started"))
         begun = time.monotonic()
         facts: dict[str, object] = {"pid": os.getpid()}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import engines
-from engines.probe import Inspect, Measurement
+from engines.probe import Inspect, Measure, Measurement
 from engines.workers.pool import Death, Pool
 
 SCRIPTED = Path(__file__).with_name("scripted.py")
@@ -618,6 +618,20 @@ def test_whatever_happens_every_probe_is_answered_once(tmp_path: Path, seed: int
         for other in (facts for p, facts in done if probe.exclusive and p is not probe):
             apart = one["begun"] >= other["ended"] or one["ended"] <= other["begun"]
             assert apart or (gpus and one["env"] != other["env"])
+
+
+def test_a_probe_goes_where_its_engine_has_built_before_where_its_model_is_loaded(tmp_path: Path) -> None:
+    def measure(model: str, engine: str) -> Measure:
+        return Measure(model=model, inputs="i", samples=("s",), engine=engine, reference="r")
+
+    async def work(pool: Pool) -> list[list[str]]:
+        given, twin = measure("model", "sleep=0.2"), measure("model", "sleep=0.20")
+        await asyncio.gather(pool.run(given), pool.run(twin))
+        await pool.run(measure("cleaned", "sleep=0.20"))
+        await pool.run(measure("cleaned", "sleep=0.2"))
+        return [list(slot.process.models) for slot in pool._slots if slot.process is not None]
+
+    assert use(tmp_path, 2, work) == [["model", "cleaned"]] * 2
 
 
 def test_the_pool_loads_nothing_heavy() -> None:
