@@ -10,6 +10,8 @@ import pytest
 
 from engines.installed import importable
 from wizard.demo import MODELS
+from wizard.session.events import ProbeFinished, StepFinished, StepStarted
+from wizard.session.journal import NAME, read
 
 from . import tiny
 from .conftest import check
@@ -37,6 +39,29 @@ def test_a_fault_that_watching_cures_goes_on_to_reduce(walk: Callable, models: P
     assert report.verdict == "minimal-case"
     assert (report.nodes, report.cause) == (("/scaled1", "/gate1"), "fusion")
     assert "With its inner tensors watched" in walked.ran.out
+
+
+@pytest.mark.slow
+def test_a_twin_is_searched_beside_the_first_build_where_that_takes_long(walk: Callable, models: Path) -> None:
+    """The first build of a process takes 25 s, as TensorRT's do: by its end the search has been asked of the twin."""
+    model, inputs = tiny.parts(models, 3)
+    engine = "fake:fault=wrong,nodes=/scaled1+/gate1,building=25"
+    walked = walk(model, "--engine", engine, "--inputs", inputs, "--jobs", "2")
+    assert walked.ran.code == 0, walked.ran.out + walked.ran.err
+    assert walked.reading.report().nodes == ("/scaled1", "/gate1")
+    steps, ends, ahead, twice = {}, {}, [], []
+    for event in read(walked.folder / NAME):
+        match event:
+            case StepStarted():
+                steps[event.run] = event.step
+            case StepFinished():
+                ends[event.node] = event
+            case ProbeFinished():
+                twice.append(event.key)
+                ahead += [event.key] if not event.run and steps[max(steps)] == "compare" else []
+    assert len(ahead) > 8, "the model, the layers and the parts, all beside the first build"
+    assert len(twice) == len(set(twice))
+    assert ends["layerwise"].cached >= ends["layerwise"].probes - 1, "next to nothing is left to ask"
 
 
 @needs_openvino

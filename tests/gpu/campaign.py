@@ -430,6 +430,13 @@ def peer(
     return run
 
 
+def _fed_shapes(inputs: Path) -> str:
+    """The shapes of a file of inputs, as min_shapes takes them."""
+    import numpy as np
+
+    return "+".join(f"{name}:{'x'.join(map(str, a.shape))}" for name, a in np.load(inputs).items())
+
+
 def large(engine: str, layers: int = 20, seconds: float = 400) -> Callable[[Path], dict[str, Any]]:
     """A decoder of 51 million weights a layer with its cache, whose middle layer squares more than FP16 holds."""
 
@@ -499,6 +506,11 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
                     f"{name}-beside",
                     f"{name} with an overflow planted, weakly typed FP16 without TF32, as Polygraphy builds it",
                     flow(overflowing, inputs, f"{weak},tf32=off", seconds=1500),
+                ),
+                Case(
+                    f"{name}-fixed",
+                    "the same, built for the rows that are fed and no other number, as Polygraphy builds it",
+                    flow(overflowing, inputs, f"{weak},tf32=off,min_shapes={_fed_shapes(inputs)}", seconds=1500),
                 ),
                 Case(
                     f"{name}-planted",

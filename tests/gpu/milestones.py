@@ -85,11 +85,13 @@ class Story:
             "at": round(since, 1), "step": step, "engine": probe["engine"], "seconds": round(event.get("seconds", 0.0), 2),
             "build": round(found.get("build_seconds", 0.0), 2), "nodes": found.get("nodes", 0),
             "status": found.get("status", "ok"), "attempt": probe.get("attempt", 0), "keep": bool(probe.get("keep")),
-            "marks": bool(probe.get("marks")), "samples": len(probe.get("samples", ())), "runs": probe.get("runs", 1),
+            "marks": bool(probe.get("marks")),
+            "ahead": not event["run"], "samples": len(probe.get("samples", ())), "runs": probe.get("runs", 1),
             "edits": len((probe.get("candidate") or {}).get("edits", ())),
         }  # fmt: skip
         self.builds.append(row)
-        if not self.unit and row["build"]:
+        # A cheap twin, asked beside the first build (``wizard.runner.scout``), is done before it.
+        if not self.unit and row["build"] and event["run"]:
             self.unit = row["build"]
             return [f"B = {self.unit:.1f} s ({step})"]
         return []

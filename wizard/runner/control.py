@@ -19,7 +19,7 @@ from wizard.runner.requests import AnyRequest
 from wizard.runner.server import Client, Reply
 from wizard.runner.settings import fault
 from wizard.session.decide import Ask
-from wizard.session.events import Exported, NoteAdded, QuestionAnswered
+from wizard.session.events import Exported, NoteAdded, QuestionAnswered, QuestionAsked
 from wizard.session.state import State
 
 IDLE = 60.0  # seconds that a question waits with nobody connected before the runner ends; a resume asks it again
@@ -251,6 +251,18 @@ class Control:
                 with contextlib.suppress(asyncio.CancelledError, Stopped):
                     await task
             self.urgent.clear()
+
+
+def ask_question(ask: Ask) -> QuestionAsked:
+    """The event of a question."""
+    return QuestionAsked(
+        node=ask.node,
+        visit=ask.visit,
+        ask=ask.ask,
+        answers=ask.answers,
+        recommended=ask.recommended,
+        because=ask.because,
+    )
 
 
 def answer_question(

@@ -27,6 +27,7 @@ from wizard.runner.estimate import estimate
 from wizard.runner.housekeeping import Housekeeping
 from wizard.runner.ledger import Ledger
 from wizard.runner.limits import build_limit, probe_limit
+from wizard.runner.scout import Opened, Scout
 from wizard.runner.settling import SETTLED, count_tried, with_budget
 from wizard.runner.sharing import count_jobs, tell_of_sharing
 from wizard.runner.snapshot import Work
@@ -70,6 +71,15 @@ class Stepping:
         self._house, self._redraw = house, redraw
         self._fingerprints = Fingerprints(ledger, pool)
         self._ahead = Ahead(ledger, self._fingerprints, self._ask_ahead, lambda: control.open and devices.jobs != 1)
+        self._scout = Scout(
+            flow,
+            ledger,
+            self._fingerprints,
+            self._ask_ahead,
+            self._at_work,
+            lambda: control.open and devices.jobs != 1 and devices.slots > 1,
+            self._open_step,
+        )
 
     async def run(self, decision: RunStep) -> None:
         """Run the step, or note why it cannot. Raises Closing, Stopped, SessionProblem, OSError."""
@@ -88,17 +98,19 @@ class Stepping:
         if missing is None:
             return
         if not missing:
-            if not self._ahead.is_at_work(place):  # nothing is cleared away beside a probe
+            if not (
+                self._ahead.is_at_work(place) or self._scout.is_at_work()
+            ):  # nothing is cleared away beside a probe
                 await self._house.tidy(decision.node)
             await self._foresee(decision, spec)
             if control.offers and control.policy == "person" and not settled:
                 if spec.lacking(ctx := self._context(decision, spec)) is None:
                     self._ahead.begin(place, spec, ctx)
                 if not await self._offer():
-                    await self._ahead.drop()
+                    await self.forget_answer()
                     return
         if self._house.is_short(work.estimate):  # what goes to make room may be what a probe at work reads
-            await self._ahead.drop()
+            await self.forget_answer()
         await self._house.make_room(decision, work.estimate)
         started = self._start(decision, spec)
         if missing:
@@ -121,16 +133,24 @@ class Stepping:
 
     def foresee_answer(self, decision: RunStep, after: State) -> None:
         """Ask ahead for the step that follows where the answer is what it is taken to be; ``after``: the state then."""
-        spec = self._steps.get(decision.step)
-        if spec is None:
-            return
-        ctx = self._context(decision, spec, after)
-        if spec.lacking(ctx) is None:
-            self._ahead.begin((decision.node, decision.visit), spec, ctx)
+        if (opened := self._open_step(decision, after)) is not None:
+            self._ahead.begin((decision.node, decision.visit), *opened)
 
     async def forget_answer(self) -> None:
         """Nobody goes where it was asked ahead."""
         await self._ahead.drop()
+        await self._scout.drop()
+
+    def _at_work(self, name: str) -> "asyncio.Task[Measurement | None] | None":
+        return self._work.drive.find(name) if self._work.drive is not None else None
+
+    def _open_step(self, decision: RunStep, state: State) -> Opened:
+        """The step of a decision with what it is told in this state; None where it cannot run then."""
+        spec = self._steps.get(decision.step)
+        if spec is None:
+            return None
+        ctx = self._context(decision, spec, state)
+        return (spec, ctx) if spec.lacking(ctx) is None else None
 
     def _ask_ahead(self, name: str, probe: AnyProbe) -> "asyncio.Task[Measurement | None]":
         asked = measure_probe(
@@ -264,7 +284,9 @@ class Stepping:
             open_gate=lambda: control.open,
             note=work.take_note,
             begun=begun,
+            elsewhere=self._scout.find,
         )
+        self._scout.begin(started, spec, ctx)
         began = time.monotonic()
         control.tried = lambda: count_tried(spec, work.note, self._ledger.state.nodes)
         try:

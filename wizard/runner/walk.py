@@ -22,7 +22,7 @@ from engines.workers.executor import Prober
 from wizard.exits import BAD_USAGE, MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
 from wizard.flow.model import Flow
 from wizard.problem import Problem
-from wizard.runner.control import Control, answer_question
+from wizard.runner.control import Control, answer_question, ask_question
 from wizard.runner.drive import Guarded, Stopped
 from wizard.runner.ending import Closing
 from wizard.runner.estimate import Experience
@@ -34,7 +34,7 @@ from wizard.runner.settling import BUDGET
 from wizard.runner.snapshot import Artist, Work
 from wizard.runner.stepping import Devices, Stepping
 from wizard.session.decide import Ask, Ended, RunStep, decide
-from wizard.session.events import NoteAdded, QuestionAnswered, QuestionAsked, Rewound, SessionClosed, SessionOpened
+from wizard.session.events import NoteAdded, QuestionAnswered, Rewound, SessionClosed, SessionOpened
 from wizard.session.folder import versions
 from wizard.session.problems import Faulted, SessionProblem
 from wizard.session.state import advance
@@ -213,16 +213,7 @@ class Walk:
     async def _ask(self, ask: Ask) -> None:
         control = self.control
         if not ask.asked:
-            self._ledger.emit(
-                QuestionAsked(
-                    node=ask.node,
-                    visit=ask.visit,
-                    ask=ask.ask,
-                    answers=ask.answers,
-                    recommended=ask.recommended,
-                    because=ask.because,
-                )
-            )
+            self._ledger.emit(ask_question(ask))
         control.phase, control.asking, control.answer = "ask", ask, None
         self.work.here = ask
         self._draw()

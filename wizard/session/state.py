@@ -493,6 +493,8 @@ def _learn_from(state: State, event: ProbeFinished, probe: AnyProbe | None) -> d
         return {}
     if isinstance(probe, Measure):
         engine, took = name_of_engine(probe.engine), max(m.build_seconds, event.seconds / max(1, probe.runs))
+        if not event.run and engine not in state.longest:
+            return {}  # a cheap twin, built ahead of the engine as it was given, tells nothing of how long that one takes
         each = (event.seconds - m.build_seconds) / (max(1, probe.runs) * max(1, len(probe.samples)))
         learned = {"longest": took, "slowest": each}
         return {

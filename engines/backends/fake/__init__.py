@@ -38,6 +38,8 @@ DECLARATION = Declaration(
         Option("bad", "int", 0, "With tactics: only where the nodes of the fault chose this one.", least=0),
         Option("storage", "str", "float32", "The storage that is claimed.", ("float32", "float16", "bfloat16")),
         Option("rebuilt", "str", "", "It claims to have been built before, and that this spec builds the like."),
+        Option("level", "int", 2, "How hard it optimizes.", least=0, most=2, twin="1"),
+        Option("building", "float", 0.0, "Seconds that the first build of a process takes at level 2.", least=0),
         Option("gpus", "int", 0, "The GPUs that a build is said to take.", least=0),
     ),
 )  # fmt: skip

@@ -54,6 +54,8 @@ class Fault(msgspec.Struct, frozen=True):
     bad: int
     storage: str
     gpus: int
+    level: int
+    building: float
 
     def place(self, graph: onnx.GraphProto) -> int:
         """The position of the last node that the fault needs; -1 where one is missing. With no condition: the last node."""
@@ -162,9 +164,13 @@ class Engine:
     def __init__(self, info: EngineInfo, fault: Fault) -> None:
         self.info = info
         self._fault = fault
+        self._cold = fault.level > 1
 
     def build(self, request: BuildRequest) -> Faulty:
         """Raises ``EngineFault``; may do worse, as told."""
+        if self._cold and self._fault.building:
+            time.sleep(self._fault.building)
+        self._cold = False
         return Faulty(request, self._fault)
 
 
