@@ -661,8 +661,8 @@ def _killed_again(measurement: Measurement) -> str:
 
 
 def _rate_affinity(slot: _Slot, job: _Job) -> tuple[int, int]:
-    """How well the slot suits the probe: has it built this, has it built with this engine, has it loaded the model, is it warm; the
-    first one among equals.
+    """How well the slot suits the probe: has it built this, has it built with this engine, has it loaded the model, is it warm;
+    the first one among equals.
 
     The engine before the model: TensorRT's first build in a process takes a minute longer than its later ones
     (docs/tensorrt.md), and a cheap twin that is asked in another process has loaded the same models."""
