@@ -20,9 +20,9 @@ from engines.search.twin import list_twins
 from engines.spec import name_of_engine
 from engines.steps.base import Finish, StepSpec
 from wizard.flow.model import Flow
-from wizard.runner.ahead import Answering, end_tasks, is_asked_ahead
+from wizard.runner.ahead import Answering, is_asked_ahead
 from wizard.runner.control import answer_question, ask_question
-from wizard.runner.drive import Fingerprints, answer_for_step, missing_artifacts, specs
+from wizard.runner.drive import Fingerprints, answer_for_step, end_tasks, missing_artifacts, specs
 from wizard.runner.ledger import Ledger
 from wizard.session.decide import Ask, RunStep, decide
 from wizard.session.events import StepFinished, StepStarted
