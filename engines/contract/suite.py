@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from engines import discovery, options, outside
+from engines.array import Array
 from engines.backends import make
 from engines.backends.base import BuildRequest, Engine, EngineFault, EngineInfo
 from engines.installed import importable
@@ -22,7 +23,6 @@ from engines.spec import parse
 
 node = helper.make_node
 FLOAT, INT64, BOOL, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.STRING
-Array = np.ndarray[Any, Any]
 
 CAPABILITIES = {"build", "run", "mark", "keep", "optimizers", "tactics", "rebuild", "threads"}
 STATUSES = {"build-failed", "invalid-model", "unsupported", "out-of-memory", "refused", "error"}

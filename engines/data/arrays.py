@@ -3,11 +3,10 @@
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from engines.array import Array
 
 
 def plain(value: Array) -> Array:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from engines.array import Array
 from engines.data.input_problem import InputProblem
 
-Array = np.ndarray[Any, Any]
 Bounds = tuple[int | float, int | float]
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from engines.array import Array
 from engines.data import packed, polygraphy, scripting, tensorproto
 from engines.data.golden_files import data_sets
 from engines.data.input_problem import InputProblem
@@ -30,8 +31,6 @@ _MOST_FEEDS = 1_000
 _MOST_BYTES = 4 << 30
 
 _KIND = "data loader"
-
-Array = np.ndarray[Any, Any]
 
 
 class Given(NamedTuple):

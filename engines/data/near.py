@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from engines.array import Array
 from engines.data import roles
 from engines.graph.index import GraphIndex
 
-Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
 Kind = Literal["signal", "pixels", "ids", "fixed"]
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from engines.array import Array
 from engines.data import held, scripting
 from engines.data.input_problem import InputProblem
 from engines.sources import TopK, postprocess_script, split_function, top_k
 
 FUNCTION = "postprocess_outputs"
 _KIND = "postprocess script"
-
-Array = np.ndarray[Any, Any]
 
 
 class PostprocessProblem(InputProblem):

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from engines.array import Array
 from engines.graph.index import GraphIndex, Node, Tensor
 
-Array = np.ndarray[Any, Any]
 Kind = Literal["ids", "mask", "positions", "lengths", "image", "normal", "unit", "text", "choice"]
 
 # Sizes for dimensions that nothing tells about, by what the dimension's name holds; first match.

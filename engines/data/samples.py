@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from engines import sources
+from engines.array import Array
 from engines.data import draws, files, near, roles
 from engines.data.input_problem import InputProblem
 from engines.graph import load
@@ -37,7 +38,6 @@ _INT8 = frozenset(
 )
 _MOST_ELEMENTS = 1 << 31  # of one random array
 
-Array = np.ndarray[Any, Any]
 Dims = tuple[int | str, ...]
 
 

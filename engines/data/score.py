@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from engines.array import Array
 from engines.data import held, scripting
 from engines.data.input_problem import InputProblem
 from engines.data.postprocess import writable_copy
@@ -19,8 +20,6 @@ from engines.store import regular
 FUNCTION = "score"
 _KIND = "score script"
 _LABEL_BYTES = 256 << 20
-
-Array = np.ndarray[Any, Any]
 
 
 class ScoreProblem(InputProblem):

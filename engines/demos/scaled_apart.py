@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, numpy_helper
 
-Array = np.ndarray[Any, Any]
+from engines.array import Array
 
 # One stream of shapes_cnn between two activations: it is written by the first two and read by the last two; all of it is
 # linear.

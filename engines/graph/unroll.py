@@ -8,11 +8,11 @@ the result computes the same bits.
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
+from engines.array import Array
 from engines.graph import names, plain_outputs, schema, splice
 
 CONTROL = frozenset({"If", "Loop", "Scan"})
@@ -20,8 +20,6 @@ CONTROL = frozenset({"If", "Loop", "Scan"})
 _DRAWN = frozenset(
     {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
 )
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ import zipfile
 from collections.abc import Collection, Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import numpy as np
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, shape_inference
 
+from engines.array import Array
 from engines.backends.builds import outside_bytes
 from engines.data.arrays import plain
 from engines.graph import converted, external
@@ -24,8 +25,6 @@ INLINE = 1_800 << 20  # bytes; protobuf holds no more than 2 GiB
 # what is looked at most, and cost nothing.
 REFERS = 1 << 20
 _COPY = 64 << 20  # bytes of weights that are worth copying for each check
-
-Array = np.ndarray[Any, Any]
 
 
 def put_model(

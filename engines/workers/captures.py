@@ -14,11 +14,12 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import numpy as np
 
 from engines import backends, spec
+from engines.array import Array
 from engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
 from engines.backends.builds import Kept, close_built, outside_bytes
 from engines.data import originals, samples
@@ -46,8 +47,6 @@ _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file 
 _KEPT_BUILDS = 3
 _HEAVIEST = 256 << 20  # bytes of builds that are kept while another is made
 _LEFT = 256 << 20  # bytes of the disk that captures leave to the journal and the models, or a twentieth of a small disk
-
-Array = np.ndarray[Any, Any]
 
 
 class ReferenceFailed(Exception):

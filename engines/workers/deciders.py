@@ -4,16 +4,13 @@ on."""
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from engines.array import Array
 from engines.graph import schema
 from engines.graph.load import StoredModel
 
 # Elements of an input that are told one by one; a condition on more is no sentence that anybody could check.
 _TOLD = 4
 _SHAPES = frozenset({"Shape", "Size"})
-
-Array = np.ndarray[Any, Any]
 
 
 def name_deciders(model: StoredModel, position: int) -> list[str]:

@@ -1,16 +1,14 @@
 """A reference that is the model as it was before it was converted: it takes FP32 where the model holds halves."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
+from engines.array import Array
 from engines.backends.base import Built
 from engines.graph.cut import Cut
 from engines.spec import parse
-
-Array = np.ndarray[Any, Any]
 
 
 class _Fed:

@@ -1,14 +1,12 @@
 """Histograms and a grid of differences of what was computed and what is right."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from engines.array import Array
 from engines.compare.values import BINS, COLUMNS, ROWS, Values
 from engines.probe import HUGE
-
-Array = np.ndarray[Any, Any]
 
 
 def summarize_values(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> tuple[Values, ...]:

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from onnx import ModelProto
 
+from engines.array import Array
 from engines.backends.base import BuildRequest, Built, EngineFault
 from engines.backends.builds import Kept, close_built, outside_bytes
 from engines.compare import metrics, refusal
@@ -26,7 +27,7 @@ from engines.store.content import Store
 from engines.workers import artifact_files, captures, variation, workaround_model
 from engines.workers.histograms import summarize_values
 from engines.workers.nudge import nudged_feeds, nudged_weights
-from engines.workers.part import Array, Feed, Part, Say, arrays_by_id, feeds_by_name
+from engines.workers.part import Feed, Part, Say, arrays_by_id, feeds_by_name
 from engines.workers.righting import right_nodes, sever_righted
 
 WRITTEN = "worked-around.onnx"

@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any
 
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
+from engines.array import Array
 from engines.backends.base import EngineFault
 from engines.graph import external
 
-Array = np.ndarray[Any, Any]
 # Bytes of weights beyond which they are not moved: all of them are copied for it.
 _LARGEST = 256 << 20
 

@@ -7,13 +7,14 @@ import signal
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
 from engines import faults
+from engines.array import Array
 from engines.backends.base import EngineFault, EngineMissing
 from engines.checker import command, environment
 from engines.checker import private_copies as checkfiles
@@ -48,9 +49,8 @@ from engines.store import memory
 from engines.store.content import Damaged, Store
 from engines.workers import artifact_files, captures, measure, stating, unrolling
 from engines.workers.captures import ReferenceFailed
-from engines.workers.part import Array, Feed, Part, feeds_by_name
+from engines.workers.part import Feed, Part, Say, feeds_by_name
 
-Say = Callable[[str], None]
 _LONGEST_WORD = 200  # characters of one word of a message
 _LONGEST = 2000  # and of all of it
 _STATUSES = frozenset(get_args(Status))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from engines.array import Array
 from engines.backends.base import BuildRequest, Built, EngineFault
 from engines.backends.builds import close_built
 from engines.data import originals, samples
@@ -23,7 +24,6 @@ from engines.workers import captures
 from engines.workers.captures import ReferenceFailed
 from engines.workers.halves import take_halves
 
-Array = np.ndarray[Any, Any]
 Say = Callable[[str], None]
 
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
+from engines.array import Array
 from engines.graph.cut import node_ids
 from engines.graph.index import GraphIndex
 from engines.graph.ranges import decode, encode
 from engines.graph.righted import order_stages
 from engines.probe import Candidate, Measure
-from engines.workers.part import Array, Feed
+from engines.workers.part import Feed
 
 # What these nodes give on the engine of that spec, at these tensors, fed with these values.
 Run = Callable[[str, Candidate, Mapping[int, Array]], dict[int, Array]]

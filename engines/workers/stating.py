@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from onnx import AttributeProto, ModelProto
 
+from engines.array import Array
 from engines.backends.base import BuildRequest, EngineFault
 from engines.backends.builds import close_built
 from engines.graph import construct, external, load
@@ -18,7 +19,7 @@ from engines.known.varied import Place, is_list, list_places, resize
 from engines.probe import Measurement, State
 from engines.store.content import Store
 from engines.workers import captures
-from engines.workers.part import Array, Part, Say, feeds_by_name
+from engines.workers.part import Part, Say, feeds_by_name
 
 # Values up to so many are stated one by one: a case of this size is read, and journalled with every change of it. Of what is
 # larger the range is stated.

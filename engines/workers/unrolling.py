@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from engines.array import Array
 from engines.data.input_problem import InputProblem
 from engines.graph import load, names, plain_outputs, unroll
 from engines.graph.load import StoredModel
@@ -21,8 +22,6 @@ _DEEPEST = 8  # bodies in one another
 # The opened model must give what the model gave, by the reference. The same kernels run in the same order, so mostly it is the
 # same bits; another plan of an engine's may round otherwise, and anything beyond that is another model.
 _SAME = 1e-3
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass

@@ -2,11 +2,12 @@
 itself."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from engines.array import Array
+
 Run = Callable[[Mapping[int, Array]], dict[int, Array]]
 How = Literal["permuted", "twice", "alone", "repeated", "stale"]
 

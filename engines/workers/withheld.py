@@ -11,7 +11,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import ml_dtypes
 import msgspec
@@ -20,6 +19,7 @@ import onnx
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from engines import backends
+from engines.array import Array
 from engines.backends.base import BuildRequest, EngineFault, EngineMissing
 from engines.consent import Consent
 from engines.data import held
@@ -33,7 +33,6 @@ KEPT = 16  # elements; an epsilon, an axis or a shape is no weight
 MODELS = ("model.onnx", "engine.onnx", "good.onnx")  # the first one says what a weight was
 GONE = "weights-left-out.bin"
 
-Array = np.ndarray[Any, Any]
 Rounding = Callable[[Array], Array]
 
 

@@ -18,6 +18,7 @@ import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
 from engines import options
+from engines.array import Array
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing, check_names
 from engines.backends.builds import outside_bytes
@@ -32,8 +33,6 @@ from engines.graph.model_problem import ModelProblem
 from engines.graph.standing_alone import copy_with_weights, standing_alone
 from engines.graph.typed import to_precision
 from engines.spec import EngineSpec
-
-Array = np.ndarray[Any, Any]
 
 CANNOT = 69  # the exit status that says "I cannot do this model": EX_UNAVAILABLE of sysexits.h
 _INLINE = 1_800 << 20  # bytes of weights; protobuf holds no more than 2 GiB

@@ -3,16 +3,15 @@
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote
 
 import numpy as np
 
+from engines.array import Array
 from engines.data import packed, polygraphy
 from engines.data.arrays import plain, write_npz
 from engines.data.input_problem import InputProblem
 
-Array = np.ndarray[Any, Any]
 _DAMAGED = (ValueError, EOFError, KeyError, zipfile.BadZipFile, MemoryError, SyntaxError)
 
 

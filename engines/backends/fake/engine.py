@@ -20,6 +20,7 @@ import onnx
 import onnxruntime as ort
 
 from engines import options
+from engines.array import Array
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
 from engines.backends.fake import DECLARATION
@@ -28,8 +29,6 @@ from engines.backends.onnxruntime.engine import Session, Settings
 from engines.data.tactic_replay import canonical_algorithm
 from engines.graph import names, schema
 from engines.spec import EngineSpec
-
-Array = np.ndarray[Any, Any]
 
 _PRECISION = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 _BLOCK = 64 << 20  # bytes

@@ -18,6 +18,7 @@ import onnx
 import onnxruntime as ort
 
 from engines import options
+from engines.array import Array
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing, check_names
 from engines.backends.marks import with_outputs
@@ -26,8 +27,6 @@ from engines.backends.onnxruntime.outside import LEVELS, PLAIN_WEIGHTS, PROVIDER
 from engines.data import held
 from engines.graph import external, schema, versions
 from engines.spec import EngineSpec
-
-Array = np.ndarray[Any, Any]
 
 # Element types that ONNX Runtime's own numpy conversion gets right; all others go through their bytes.
 _PLAIN = frozenset(

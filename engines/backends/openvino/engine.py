@@ -14,6 +14,7 @@ import onnx
 import openvino as ov
 
 from engines import options
+from engines.array import Array
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing, check_names
 from engines.backends.marks import with_outputs
@@ -22,8 +23,6 @@ from engines.graph import external
 from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_precision
 from engines.spec import EngineSpec
-
-Array = np.ndarray[Any, Any]
 
 _PRECISION = {"f32": ("fp32", "float32"), "f16": ("fp16", "float16"), "bf16": ("bf16", "bfloat16")}
 _UNSUPPORTED = re.compile(

@@ -13,6 +13,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from engines import options
+from engines.array import Array
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, check_names
 from engines.backends.marks import with_outputs
@@ -23,8 +24,6 @@ from engines.graph.model_problem import ModelProblem
 from engines.graph.standing_alone import standing_alone
 from engines.graph.typed import to_float64, to_precision
 from engines.spec import EngineSpec
-
-Array = np.ndarray[Any, Any]
 
 _STORAGE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 # Bytes of weights, in the type that is evaluated: beyond it the model is copied and read for minutes before a single value. In

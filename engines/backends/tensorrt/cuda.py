@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from engines.array import Array
 from engines.backends.base import EngineFault
-
-Array = np.ndarray[Any, Any]
 
 _OUT_OF_MEMORY = 2
 # After these the context, and so the process, can do nothing more: CUDA runtime's illegal address, launch failure, and the like.

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import onnx
 
+from engines.array import Array
 from engines.backends.base import EngineFault, check_names
 from engines.backends.tensorrt.cuda import Stream
 from engines.backends.tensorrt.library import Library
 from engines.graph import external
-
-Array = np.ndarray[Any, Any]
 
 _KINDS = {
     "FLOAT": onnx.TensorProto.FLOAT, "HALF": onnx.TensorProto.FLOAT16, "BF16": onnx.TensorProto.BFLOAT16,
