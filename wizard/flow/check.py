@@ -377,12 +377,11 @@ class _Checker:
         line, column = self.lines.value(*path)
         if not word:
             return line, column
-        rows = self.text.splitlines()
+        rows, whole = self.text.splitlines(), re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
         for offset, row in enumerate(rows[line - 1 : line + text.count("\n") + 20]):
             start = column - 1 if offset == 0 else 0
-            found = _word(row, word, start)
-            if found >= 0:
-                return line + offset, found + 1
+            if found := whole.search(row, start):
+                return line + offset, found.start() + 1
         return line, column
 
     # -- the graph ------------------------------------------------------------------------------------------------------
@@ -466,17 +465,6 @@ def _identifier(name: str) -> bool:
 
 def _sentence(text: str) -> str:
     return text[:1].lower() + text[1:] if text[:2].istitle() else text
-
-
-def _word(row: str, name: str, start: int) -> int:
-    """Position of ``name`` as a whole word, -1 where it is not there."""
-    at = row.find(name, start)
-    while at >= 0:
-        around = row[max(0, at - 1) : at] + row[at + len(name) : at + len(name) + 1]
-        if not any(c.isalnum() or c == "_" for c in around):
-            return at
-        at = row.find(name, at + 1)
-    return -1
 
 
 def _reach(start: str, edges: Mapping[str, Iterable[str]], *, start_too: bool = True) -> set[str]:

@@ -7,7 +7,7 @@ those that this version takes, as the engine's declaration says.
 import contextlib
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -146,31 +146,30 @@ def values(problem: Problem, findings: Findings | None = None, have: Mapping[str
 def options(problem: Problem) -> tuple[str, ...]:
     """The PROBLEM as ``narrowdown`` takes it, without the model; defaults are left out."""
     plain = Problem(model="")
-    words: list[str] = ["--engine", problem.engine]
-    if problem.reference != plain.reference:
-        words += ["--reference", problem.reference]
-    for source in problem.inputs:
-        words += ["--inputs", source]
-    if problem.seed != plain.seed:
-        words += ["--seed", str(problem.seed)]
-    for name, shape in problem.input_shapes.items():
-        words += ["--input-shapes", f"{name}:[{','.join(map(str, shape))}]"]
-    for name, (low, high) in problem.val_range.items():
-        words += ["--val-range", f"{name}:[{low},{high}]" if name else f"[{low},{high}]"]
-    words += ["--metric", problem.metric] if problem.metric else []
-    for option, limits in (("--atol", problem.atol), ("--rtol", problem.rtol), ("--tolerance", problem.tolerance)):
-        for name, limit in limits.items():
-            words += [option, f"{name}:{limit:g}" if name else f"{limit:g}"]
-    for text in problem.postprocess:
-        words += ["--postprocess", text]
-    words += ["--score", problem.score] if problem.score else []
-    words += ["--check", problem.check] if problem.check else []
-    for regex in problem.fail_regex:
-        words += ["--fail-regex", regex]
-    for option, codes in (("--fail-code", problem.fail_code), ("--ignore-fail-code", problem.ignore_fail_code)):
-        for code in codes:
-            words += [option, str(code)]
-    return tuple(words)
+    given: list[tuple[str, Iterable[object]]] = [
+        ("--engine", [problem.engine]),
+        ("--reference", [problem.reference] if problem.reference != plain.reference else []),
+        ("--inputs", problem.inputs),
+        ("--seed", [problem.seed] if problem.seed != plain.seed else []),
+        ("--input-shapes", [f"{n}:[{','.join(map(str, shape))}]" for n, shape in problem.input_shapes.items()]),
+        ("--val-range", [f"{n}:[{lo},{hi}]" if n else f"[{lo},{hi}]" for n, (lo, hi) in problem.val_range.items()]),
+        ("--metric", [problem.metric] if problem.metric else []),
+        *(
+            (option, [f"{n}:{limit:g}" if n else f"{limit:g}" for n, limit in limits.items()])
+            for option, limits in (
+                ("--atol", problem.atol),
+                ("--rtol", problem.rtol),
+                ("--tolerance", problem.tolerance),
+            )
+        ),
+        ("--postprocess", problem.postprocess),
+        ("--score", [problem.score] if problem.score else []),
+        ("--check", [problem.check] if problem.check else []),
+        ("--fail-regex", problem.fail_regex),
+        ("--fail-code", problem.fail_code),
+        ("--ignore-fail-code", problem.ignore_fail_code),
+    ]
+    return tuple(word for option, values in given for value in values for word in (option, str(value)))
 
 
 def _polygraphy_inputs(sources: tuple[str, ...]) -> list[str]:

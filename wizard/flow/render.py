@@ -86,10 +86,8 @@ def mermaid(flow: Flow) -> str:
     """The flow as a Mermaid flowchart. Names become n0, n1, ...; every text is quoted and its special characters are entities."""
     ids = {name: f"n{i}" for i, name in enumerate((*flow.nodes, *flow.ends))}
     lines = ["flowchart TD"]
-    for name in flow.nodes:
-        lines.append(f'  {ids[name]}["{_entity(flow.nodes[name].title)}"]')
-    for name, end in flow.ends.items():
-        lines.append(f'  {ids[name]}(["{_entity(end.title)}"])')
+    lines += [f'  {ids[name]}["{_entity(node.title)}"]' for name, node in flow.nodes.items()]
+    lines += [f'  {ids[name]}(["{_entity(end.title)}"])' for name, end in flow.ends.items()]
     ways: dict[tuple[str, str], list[str]] = {}  # answers that lead to the same place share an arrow
     for name, node in flow.nodes.items():
         for id_, answer in node.answers.items():

@@ -125,12 +125,12 @@ FILTERS: Final[dict[str, Callable[..., str]]] = {
 
 def render(text: str, values: Mapping[str, Any]) -> str:
     """The text with its fields filled in. Raises TemplateProblem: syntax, unknown field, wrong value, more than 64 KiB."""
-    return _render(_text_environment(), text, values)
+    return _render(_environment(show_value), text, values)
 
 
 def render_command(text: str, values: Mapping[str, Any]) -> str:
     """A shell command with every value quoted. Raises TemplateProblem, also for a value that holds control characters."""
-    return _render(_command_environment(), text, values)
+    return _render(_environment(_quoted), text, values)
 
 
 def fields(text: str, known: Collection[str] | None = None) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ def _tree(text: str) -> nodes.Template:
     """The parsed template. Raises TemplateProblem for anything but plain expressions."""
     if len(text) > LONGEST_TEMPLATE:
         raise TemplateProblem(f"A template has at most {LONGEST_TEMPLATE:,} characters; this one has {len(text):,}.")
-    environment = _text_environment()
+    environment = _environment(show_value)
     try:
         for line, kind, _ in environment.lex(text):
             if kind in ("block_begin", "comment_begin", "raw_begin"):
@@ -205,7 +205,13 @@ def _walk(tree: nodes.Node) -> list[nodes.Node]:
     return found
 
 
-def _environment(finalize: Callable[[Any], str]) -> ImmutableSandboxedEnvironment:
+@lru_cache(maxsize=2)
+def _environment(show: Callable[[Any], str]) -> ImmutableSandboxedEnvironment:
+    """Where each value that there is is written as ``show`` does; one that there is not raises UndefinedError with its name."""
+
+    def finalize(value: Any) -> str:
+        return show(str(value) if isinstance(value, StrictUndefined) else value)
+
     environment = ImmutableSandboxedEnvironment(
         undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True, finalize=finalize, cache_size=0
     )
@@ -213,25 +219,6 @@ def _environment(finalize: Callable[[Any], str]) -> ImmutableSandboxedEnvironmen
     environment.globals = {}
     environment.tests = {}
     return environment
-
-
-@lru_cache(maxsize=1)
-def _text_environment() -> ImmutableSandboxedEnvironment:
-    return _environment(_defined(show_value))
-
-
-@lru_cache(maxsize=1)
-def _command_environment() -> ImmutableSandboxedEnvironment:
-    return _environment(_defined(_quoted))
-
-
-def _defined(show: Callable[[Any], str]) -> Callable[[Any], str]:
-    def finalize(value: Any) -> str:
-        if isinstance(value, StrictUndefined):
-            str(value)  # raises UndefinedError with the name
-        return show(value)
-
-    return finalize
 
 
 def _quoted(value: Any) -> str:
