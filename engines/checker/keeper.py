@@ -97,11 +97,8 @@ def _children() -> list[int]:
 
 def keepers(pid: int) -> list[Born]:
     """Those of the process's children that are such keepers."""
-    found = []
-    for process in descendants(pid):
-        if os.fsencode(__file__) in _read(f"/proc/{process[0]}/cmdline").split(b"\0")[:4]:
-            found.append(process)
-    return found
+    own = os.fsencode(__file__)
+    return [each for each in descendants(pid) if own in _read(f"/proc/{each[0]}/cmdline").split(b"\0")[:4]]
 
 
 def _running() -> list[int]:

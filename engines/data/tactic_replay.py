@@ -6,6 +6,7 @@ A replay names, for each layer, the algorithm that TensorRT's builder chose (rec
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,11 +91,7 @@ def _iterate_replays(paths: Iterable[Path]) -> Iterator[tuple[Path, Replay]]:
 def rank_suspects(good: Sequence[Mapping[str, str]], bad: Sequence[Mapping[str, str]]) -> list[Suspect]:
     """What only bad builds chose, the most telling first: Polygraphy's set difference, ranked."""
     fine = {(layer, choice) for replay in good for layer, choice in replay.items()}
-    count: dict[tuple[str, str], int] = {}
-    for replay in bad:
-        for made in replay.items():
-            if made not in fine:
-                count[made] = count.get(made, 0) + 1
+    count = Counter(made for replay in bad for made in replay.items() if made not in fine)
     found = [Suspect(*made, bad=n, chance=by_chance(n, len(good), len(bad))) for made, n in count.items()]
     return sorted(found, key=lambda s: -s.bad)
 

@@ -1,6 +1,7 @@
 """Names inside a graph: every name in use, fresh ones, and renaming inside the bodies of If, Loop and Scan."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
@@ -99,9 +100,7 @@ class Fresh:
 def unique_nodes(nodes: Iterable[NodeProto]) -> list[str]:
     """One unique, non-empty name a node: the node's own where no other has it, else the name (or the op) and the position."""
     listed = list(nodes)
-    counts: dict[str, int] = {}
-    for node in listed:
-        counts[node.name] = counts.get(node.name, 0) + 1
+    counts = Counter(node.name for node in listed)
     fresh = Fresh(counts)
     return [
         node.name if node.name and counts[node.name] == 1 else fresh(f"{node.name or node.op_type}#{i}")

@@ -6,6 +6,7 @@ there before the pairs; what it gives is quantized where the next quantized laye
 that they exclude.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -100,10 +101,7 @@ def nodes_on_codes(index: GraphIndex) -> tuple[int, ...]:
 
 def count_operators(ops: Iterable[str]) -> str:
     """Operators for people: ``3 QLinearAdd, 16 QLinearConv``."""
-    counts: dict[str, int] = {}
-    for op in ops:
-        counts[op] = counts.get(op, 0) + 1
-    return ", ".join(f"{count} {op}" for op, count in sorted(counts.items()))
+    return ", ".join(f"{count} {op}" for op, count in sorted(Counter(ops).items()))
 
 
 def is_quantized(index: GraphIndex) -> bool:

@@ -124,10 +124,8 @@ def _body(made: Construction, shown: Sequence[Factor], of: Mapping[Factor, str])
             sizes.setdefault(msgspec.structs.replace(p, times=1), []).append((of[f], max(1, int(f.base))))
     about: dict[tuple[str, str, str], str] = {(f.kind, f.of, f.key): of[f] for f in shown}
     types = {str(f.base): of[f] for f in shown if f.kind == "type"}
-    lines = []
-    for name in types.values():
-        lines.append(f"{name}_np = helper.tensor_dtype_to_np_dtype(getattr(TensorProto, {dict(_ONNX)!r}[{name}]))")
-    lines.append("weights = {")
+    numpy_of = f"helper.tensor_dtype_to_np_dtype(getattr(TensorProto, {dict(_ONNX)!r}"
+    lines = [*(f"{name}_np = {numpy_of}[{name}]))" for name in types.values()), "weights = {"]
     lines += [f"    {n!r}: {_array(n, t, i, sizes, about, types)}," for i, (n, t) in enumerate(made.weights.items())]
     lines += ["}", "feeds = {"]
     lines += [

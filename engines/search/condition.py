@@ -5,8 +5,10 @@ may be a clause; wanted are the cheapest ones that together shut out every case 
 within a bound. What cannot be parted is kept as a counterexample, and nothing is claimed of it.
 """
 
+import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -32,6 +34,9 @@ _COST: Mapping[str, float] = {
     "multiple": 1.3, "no multiple": 1.35,
 }  # fmt: skip
 _RELATED: Mapping[str, float] = {"=": 1.02, "!=": 1.04, "<": 1.25, "<=": 1.25, ">": 1.25, ">=": 1.25}
+_RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 _NUMBER = 0.12  # more for one number of many
 _UNTRIED = 0.03  # more for a bound that no case that fires has shown
 _OR = 0.6
@@ -41,6 +46,11 @@ _MOST_OR = 3
 _LIKE = 12  # pairs that shut out the same, kept so that it is asked which of them it is
 _TELLING = 120  # predicates of which pairs are made: those that shut out most of what is left
 _MULTIPLES = (2, 3, 4, 8, 16, 32, 64)
+_SAID: Mapping[str, str] = {
+    "multiple": "is a multiple of {}", "no multiple": "is no multiple of {}", "identity": "is the identity",
+    "no identity": "is not the identity", "zero": "is all zeros", "some": "is not all zeros",
+    "even": "begins as it ends", "uneven": "begins otherwise than it ends",
+}  # fmt: skip
 _HOLD = ("values", "special")  # kinds whose names end in a verb: "x holds"
 _GAP = 16  # numbers between two that were tried of which each may be the bound
 _LOOSE = 1.3  # how much dearer a rival may be and still be asked about
@@ -242,10 +252,7 @@ def _cover(clauses: Sequence[_Clause], wanted: int) -> list[Condition]:
 
 
 def _union(clauses: Iterable[_Clause]) -> int:
-    able = 0
-    for _, _, out in clauses:
-        able |= out
-    return able
+    return functools.reduce(operator.or_, (out for _, _, out in clauses), 0)
 
 
 def _shut_out(clause: Clause, others: Sequence[Row]) -> int:
@@ -270,18 +277,7 @@ def _cost(factors: Sequence[Factor], p: Predicate, fires: Sequence[Levels]) -> f
 def _relate(a: Level, relation: str, b: Level) -> bool:
     if isinstance(a, str) or isinstance(b, str):
         return relation == "=" if a == b else relation == "!="
-    match relation:
-        case "=":
-            return a == b
-        case "!=":
-            return a != b
-        case "<":
-            return a < b
-        case "<=":
-            return a <= b
-        case ">":
-            return a > b
-    return a >= b
+    return _RELATIONS[relation](a, b)
 
 
 def _looks(level: Level, test: str) -> bool:
@@ -332,22 +328,8 @@ def say_predicate(factors: Sequence[Factor], p: Predicate) -> str:
             return f"{name}{verb} {' or '.join(map(str, p.levels))}"
         case "is not":
             return f"{name} {'not' if factor.kind in _HOLD else 'is not'} {p.levels[0]}"
-        case "multiple":
-            return f"{name} is a multiple of {p.levels[0]}"
-        case "no multiple":
-            return f"{name} is no multiple of {p.levels[0]}"
-        case "identity":
-            return f"{name} is the identity"
-        case "no identity":
-            return f"{name} is not the identity"
-        case "some":
-            return f"{name} is not all zeros"
-        case "uneven":
-            return f"{name} begins otherwise than it ends"
-        case "even":
-            return f"{name} begins as it ends"
-        case "zero":
-            return f"{name} is all zeros"
+    if p.test in _SAID:
+        return f"{name} {_SAID[p.test].format(*p.levels)}"
     if factor.kind == "scale":
         return f"{name} {p.test} {factor.unit * 2.0 ** (int(p.levels[0]) - int(factor.base)):.3g}"
     return f"{name} {p.test} {p.levels[0]}"

@@ -27,9 +27,7 @@ def list_outside(index: GraphIndex, findings: Findings, keep: Iterable[int]) -> 
     if not accused:
         return ()
     for _ in range(NEAR):
-        feeds, leaves = index.boundary(accused)
-        accused |= {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
-        accused |= {r for t in leaves for r in index.readers[t]}
+        accused = index.ring(accused)
     return tuple(n for n in keep if n not in accused)
 
 

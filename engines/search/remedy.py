@@ -72,18 +72,18 @@ def try_remedy(ask: Inquiry) -> Sub[Remedy]:
     return found
 
 
-def as_workaround(ask: Inquiry, remedy: Remedy) -> Workaround:
-    """A remedy that cured, as the workaround that stands until a smaller one is found."""
+def keep_as_workaround(ask: Inquiry, keep: tuple[int, ...], samples: int, error: float) -> Workaround:
+    """Nodes whose keeping cured all these samples, as the workaround that stands until a smaller one is found."""
     return Workaround(
         kind="precision",
         engine=ask.ctx.engine,
-        keep=ranges.encode(remedy.keep),
-        keep_names=ask.names(remedy.keep),
-        samples_ok=remedy.samples,
-        samples_n=remedy.samples,
-        error=remedy.error,
-        margin=margin(ask.criterion, remedy.error),
-        cost=f"{len(remedy.keep)} of {len(ask.index.nodes)} nodes in FP32",
+        keep=ranges.encode(keep),
+        keep_names=ask.names(keep),
+        samples_ok=samples,
+        samples_n=samples,
+        error=error,
+        margin=margin(ask.criterion, error),
+        cost=f"{len(keep)} of {len(ask.index.nodes)} nodes in FP32",
     )
 
 

@@ -6,6 +6,7 @@ come first (two times log2 n probes, like a bisection), then few nodes that need
 each), then delta debugging over arbitrary subsets, where a removed producer's tensor is fed with its captured reference value.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
@@ -75,11 +76,7 @@ class Trials(msgspec.Struct):
 
     def unresolved(self) -> dict[str, int]:
         """How many probes were unresolved, by reason."""
-        counts: dict[str, int] = {}
-        for v in self.known.values():
-            if v.kind == "unresolved":
-                counts[v.reason or "error"] = counts.get(v.reason or "error", 0) + 1
-        return counts
+        return dict(Counter(v.reason or "error" for v in self.known.values() if v.kind == "unresolved"))
 
     def good(self, failing: NodeIds) -> NodeIds:
         """The largest passing node set asked about, neighbours of the failing one (it less one node) first; empty if none."""
@@ -148,12 +145,7 @@ def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True, likely:
         failing = yield from find_apart(trials, failing)
     if len(failing) == 1:
         return frozenset(failing)
-
-    def test(items: tuple[int, ...]) -> Sub[Verdict]:
-        return (yield from trials.test(frozenset(items)))
-
-    smallest = yield from ddmin(failing, test)
-    return frozenset(smallest)
+    return frozenset((yield from ddmin(failing, lambda items: trials.test(frozenset(items)))))
 
 
 def grow_cut(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeIds:

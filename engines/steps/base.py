@@ -163,9 +163,8 @@ class StepSpec(msgspec.Struct, Generic[OutcomeT], frozen=True):
     labels: Mapping[str, str] = {}  # outcome fields for people, where a field's own name does not say it
     json: Callable[[Told], dict[str, object]] = as_it_is  # the object of ``narrowdown step --json``
     alone: bool = True  # whether it makes sense outside of a flow
-    judges: bool = (
-        False  # run alone, its exit code tells whether the whole model fails, so that --expect may be asked of it
-    )
+    # Run alone, its exit code tells whether the whole model fails, so that --expect may be asked of it.
+    judges: bool = False
     package: str = ""  # who brought it, where that is not narrowdown; the registry fills it in
 
     def lacking(self, ctx: StepContext) -> Need | None:

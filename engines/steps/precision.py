@@ -9,7 +9,7 @@ import msgspec
 from engines import causes
 from engines.asking import Note, StepContext, StepRefused, Sub, asked
 from engines.compare.criterion import Criterion, Verdict
-from engines.compare.judge import by_sample, judge_whole, limit, margin, worst
+from engines.compare.judge import by_sample, judge_whole, limit, worst
 from engines.compare.say import say_amount
 from engines.findings import Findings, Point, Unseen, Workaround
 from engines.graph import ranges
@@ -25,7 +25,7 @@ from engines.search.knee import find_knee
 from engines.search.latency import measure_latency
 from engines.search.looks import LOOKS, Looks, count_failed_runs, count_looks, has_threads, raise_looks
 from engines.search.ranking import Ranked, list_prefixes, rank_layers
-from engines.search.remedy import list_cured
+from engines.search.remedy import keep_as_workaround, list_cured
 from engines.search.sets import KeptSets, NodeSet
 from engines.search.settle import Saved
 from engines.search.unseen import WANTED, Tried, list_failing, say_tried, set_apart, try_unseen
@@ -601,15 +601,9 @@ def make_workaround(ask: Inquiry, kept: Kept) -> Sub[Workaround | None]:
     if kept.outcome != "found":
         return None
     slower: str = yield from measure_latency(ask, keep=kept.keep)
-    return Workaround(
-        kind="precision",
-        engine=ask.ctx.engine,
-        keep=ranges.encode(kept.keep),
-        keep_names=ask.names(kept.keep),
+    return msgspec.structs.replace(
+        keep_as_workaround(ask, kept.keep, kept.samples_n, kept.error),
         samples_ok=kept.samples_ok,
-        samples_n=kept.samples_n,
-        error=kept.error,
-        margin=margin(ask.criterion, kept.error),
         cost=f"{say_counted(ask, kept)}{'; ' if slower else ''}{slower}",
         minimal=kept.minimal,
         unseen=kept.unseen,

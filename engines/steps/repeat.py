@@ -102,15 +102,11 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
     )
     # One build that fails in some runs needs no other build to show that the fault comes and goes.
     if failures < runs and (failures or signature.looks > 1 or not ctx.can("rebuild")):
-        outcome = msgspec.structs.replace(
-            base,
-            behaviour="same-engine",
-        )
         rate = failures / runs if failures else signature.failures / max(signature.looks, runs)
         looks = max(findings.looks, min(params.most_runs, 2 * looks_to_see(rate)))
         said = f"One and the same build fails in {failures} of {runs} runs: {_say_percent(low, high)}."
         said += _say_from_here(looks, "runs")
-        outcome = msgspec.structs.replace(outcome, message=said)
+        outcome = msgspec.structs.replace(base, behaviour="same-engine", message=said)
         return Finish(outcome, msgspec.structs.replace(findings, looks=looks))
     if ctx.can("rebuild") and _is_of_the_precision(findings, rule):
         said = (
@@ -150,7 +146,9 @@ def _finish_cured(ask: Inquiry, found: remedy.Remedy, base: RepeatOutcome) -> Fi
     everywhere = list_feeds(findings)
     return Finish(
         outcome,
-        msgspec.structs.replace(findings, workaround=remedy.as_workaround(ask, found)),
+        msgspec.structs.replace(
+            findings, workaround=remedy.keep_as_workaround(ask, found.keep, found.samples, found.error)
+        ),
         tables={
             "keep": [{"node": n} for n in ask.names(found.keep)],
             "bundle": [{"role": "workaround", "files": found.files}] if found.files else [],

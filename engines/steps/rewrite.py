@@ -14,7 +14,7 @@ from engines.search import works
 from engines.search.barriers import Barriers, find_barriers, list_rings
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.latency import TIMED
+from engines.search.latency import measure_seconds, say_seconds
 from engines.search.rewrites import EXACT, REWRITES, Rewrite, list_rewrites, place_rewrite, rewrite_probe
 from engines.search.settle import Saved
 from engines.search.switches import list_switches
@@ -198,7 +198,7 @@ def _build_rewritten(ask: Inquiry, one: Rewrite, at: str, row: RewriteRow, plain
 
     held = set_apart(findings, results)
     tried: Tried = yield from try_unseen(ask, elsewhere, measured[0], held, plain, 0)
-    seconds, before = yield from _price(ask, one, at)
+    seconds, before = yield from measure_seconds(ask, lambda sample: rewrite_probe(ask, one.name, at, sample))
     unseen = tried.unseen
     holds = unseen.ok == unseen.n
     row = msgspec.structs.replace(
@@ -232,19 +232,6 @@ def _is_undone(ask: Inquiry, one: Rewrite, at: str, feeds: tuple[str, ...]) -> S
     return "with the engine's optimizers off it cures, with them on it does not: they take it back"
 
 
-def _price(ask: Inquiry, one: Rewrite, at: str) -> Sub[tuple[float | None, float | None]]:
-    """Seconds of a run with it and without it; None where times say nothing."""
-    if not ask.ctx.can("latency", untold=True):
-        return None, None
-    sample = (ask.findings.sample,)
-    yield Note("how long does a run take, with it and without it?")
-    before = yield from asked(ask.plain(sample, runs=TIMED, exclusive=True))
-    after = yield from asked(rewrite_probe(ask, one.name, at, sample, runs=TIMED, exclusive=True))
-    if before.run_seconds <= 0 or after.run_seconds <= 0:
-        return None, None
-    return after.run_seconds / TIMED, before.run_seconds / TIMED
-
-
 def _as_workaround(ask: Inquiry, row: RewriteRow, unseen: Unseen) -> Workaround:
     error = row.error or 0.0
     apart = row.rewrite in APART
@@ -258,16 +245,10 @@ def _as_workaround(ask: Inquiry, row: RewriteRow, unseen: Unseen) -> Workaround:
         samples_n=row.samples_n,
         error=error,
         margin=margin(ask.criterion, error),
-        cost=_say_times(row),
+        cost=say_seconds(row.seconds, row.before),
         unseen=unseen,
         written=f"{many} {done}; {find_rewrite(row.rewrite).proof}.",
     )
-
-
-def _say_times(row: RewriteRow) -> str:
-    if row.seconds is None or row.before is None:
-        return ""
-    return f"a run takes about {1000 * row.seconds:.2g} ms, before {1000 * row.before:.2g} ms"
 
 
 def say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None) -> str:

@@ -2,6 +2,7 @@
 what parts the cases that fire from those that do not is said in one line."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -45,9 +46,8 @@ FAINT = 64
 _NOISE = 3.0
 # Beside a build that is refused: a model that breaks off when it is run, where the reference runs it.
 _REFUSED = ("refused", "error", "crash")
-_UNSTABLE = (
-    4  # of so many random settings one may speak against what was claimed until then; more, and the next will, too
-)
+# Of so many random settings one may speak against what was claimed until then; more, and the next will, too.
+_UNSTABLE = 4
 AGAIN = 4  # settings that the condition hangs on and that are built once more at the end
 
 
@@ -297,9 +297,7 @@ def tell(
     factors: Sequence[Factor], found: Found, differs: int = 0, names: Mapping[str, str] | None = None
 ) -> TriggerOutcome:
     """The outcome, never more certain than what was tried. ``names``: what short names stand for."""
-    count = {
-        o: sum(r.outcome == o for r in found.rows) for o in ("fires", "passes", "refused", "hidden", "cannot tell")
-    }
+    count: Counter[str] = Counter(r.outcome for r in found.rows)
     decided = [r for r in found.rows if r.outcome in DECIDED]
     fits = sum((r.outcome == "fires") == holds(found.fit.condition, r.levels) for r in decided)
     condition = say_condition(factors, found.fit.condition)

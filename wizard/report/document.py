@@ -7,6 +7,7 @@ import msgspec
 from engines.compare.values import Values
 from engines.declaration import Recipe
 from engines.findings import Lookalike
+from engines.steps.quantization import LayerRow
 from wizard.report.prefix import Shared, leave_out
 from wizard.report.probe_words import Outcome
 from wizard.report.vicinity import Vicinity
@@ -138,24 +139,10 @@ class RuledOut(msgspec.Struct, frozen=True):
     measured: str
 
 
-class QuantizedLayer(msgspec.Struct, frozen=True):
+class QuantizedLayer(LayerRow, frozen=True):
     """One layer of a Q/DQ model, the lowest SQNR first. SQNRs in dB, None where not measured: ``sqnr_db`` of its output with this
     layer alone quantized, ``cumulative_db`` in the quantized model, ``weights_db`` and ``inputs_db`` of what its pairs give.
     ``effect``: error on the model's outputs with this layer alone quantized. ``codes``, ``scales``: how it is quantized."""
-
-    layer: str
-    op: str
-    output: str
-    sqnr_db: float | None
-    cumulative_db: float | None
-    weights_db: float | None
-    inputs_db: float | None
-    effect: float | None
-    effect_db: float | None
-    codes: str
-    scales: str
-    left_in_float: bool
-    movable: bool
 
 
 class Weighed(msgspec.Struct, frozen=True):

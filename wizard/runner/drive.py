@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import functools
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
@@ -234,10 +235,10 @@ class Drive:
     def causes(self, findings: Findings) -> dict[str, int]:
         """The candidates that this run asked about and that are neither pass nor fail, counted by reason. Speculative
         ones that nobody asked for do not count: the numbers must not depend on the number of jobs."""
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         signature = findings.round_signature or findings.signature
         if findings.criterion is None:
-            return counts
+            return {}
         for name, probe in self.asked.items():
             measurement = self._ledger.measurement(name)
             if measurement is None or not isinstance(probe, Measure | Check):
@@ -249,8 +250,7 @@ class Drive:
             else:
                 verdict = judge(measurement, findings.criterion, signature)
             if verdict.kind == "unresolved":
-                reason = verdict.reason or "error"
-                counts[reason] = counts.get(reason, 0) + 1
+                counts[verdict.reason or "error"] += 1
         return dict(sorted(counts.items()))
 
     # -- one probe ----------------------------------------------------------------------------------------------------
