@@ -6,9 +6,8 @@ from pathlib import PurePath
 
 _ALIKE = 0.5  # of difflib's ratio: fewer letters in common than this are not looked at more closely, however many names there are
 _LOOKED_AT = 5  # the most alike names, of which the one with the fewest slips is taken
-_LETTERS_A_SLIP = (
-    3  # one slip (a letter wrong, left out, added, or two swapped) in so many letters; a short word may have one
-)
+# One slip (a letter wrong, left out, added, or two swapped) in so many letters; a short word may have one.
+_LETTERS_A_SLIP = 3
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

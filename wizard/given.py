@@ -27,9 +27,8 @@ from wizard.problem import Problem
 
 Value = TypeVar("Value")
 
-DEBUG_MODEL = (
-    "polygraphy_debug.onnx"  # what Polygraphy's reducer calls each candidate: an old one that lies about is not meant
-)
+# What Polygraphy's reducer calls each candidate: an old one that lies about is not meant.
+DEBUG_MODEL = "polygraphy_debug.onnx"
 _INTERPRETERS = ("python", "pypy", "sh", "bash", "dash", "zsh", "ruby", "perl", "node")
 LABEL_KINDS = (".npy", ".txt", ".csv")
 _COMPARED = ("tolerance", "atol", "rtol", "metric", "postprocess", "score")  # options of the comparison

@@ -7,9 +7,8 @@ from engines.compare.say import say_amount
 from engines.probe import HUGE, SILENT_DB
 from engines.search.cost import Cost
 
-LONGEST = (
-    8_000  # characters of one word: a command's list of layers may be thousands long, a name of a megabyte is an attack
-)
+# Characters of one word: a command's list of layers may be thousands long, a name of a megabyte is an attack.
+LONGEST = 8_000
 NAME, WORD, TEXT = 200, 500, 4_000  # characters of a name, of any other word, of a text in a report: of more both ends
 # Control, format (direction marks), surrogate, line and paragraph separator.
 ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})

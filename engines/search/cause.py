@@ -43,9 +43,8 @@ JUMP = 10.0
 # Operands this much larger than their difference lose more than four bits, which no healthy sum of like values does. Seen: 18.6
 # (told by the second rule, from rounding) to 2,360. No construction decides it: from 1 to 10^5 all are named the same.
 CANCELS = 20.0
-CANCELS_OWN = (
-    CANCELS / 5
-)  # times that the difference is further off, in relation, than what it is taken of (15 to 4,200 seen)
+# Times that the difference is further off, in relation, than what it is taken of (15 to 4,200 seen).
+CANCELS_OWN = CANCELS / 5
 # A difference lost to rounding alone is off by no more than this many times what its operands were rounded by: one rounding of
 # each operand, one of the result, one for luck (0.1 to 0.43 seen; the one Add that was off for another reason: 15.7).
 ROUNDINGS = 4.0

@@ -29,12 +29,10 @@ from engines.search.whole import probe_whole
 # chance that three do is small. Chosen, not measured: each costs a delta debugging where the guilty ones do not break it.
 OTHERS = 3
 FORCED = 1000  # attempts of forced builds are counted from here, past any free one (``repeat`` allows 1,000): other questions
-AGAIN = (
-    2  # more builds where one without a choice gave no verdict: a crash may have been by chance, three hardly. Chosen
-)
-STEADY = (
-    AGAIN + 1
-)  # looks at what is proven are counted from here: past those of the search, so that none is answered twice
+# More builds where one without a choice gave no verdict: a crash may have been by chance, three hardly. Chosen.
+AGAIN = 2
+# Looks at what is proven are counted from here: past those of the search, so that none is answered twice.
+STEADY = AGAIN + 1
 
 _ENDED = Verdict("unresolved", detail="the comparison was ended")
 

@@ -13,9 +13,8 @@ from engines.probe import SILENT_DB, Candidate, Measurement, Score
 from engines.search.inquiry import Inquiry
 from engines.search.watchable import pack_batches
 
-BATCH_BYTES = (
-    256 << 20
-)  # of layer outputs in one build, half of layerwise's: each layer is built with its pairs beside it
+# Of layer outputs in one build, half of layerwise's: each layer is built with its pairs beside it.
+BATCH_BYTES = 256 << 20
 # Layers whose effect is measured, the lowest SQNR first: as many as suspects of layerwise, and for the same reason.
 MOST_EFFECTS = 48
 

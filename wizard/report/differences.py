@@ -29,9 +29,8 @@ AREAS: Final[Mapping[str, str]] = {
     "packages": "they read and write models and numbers; seldom the reason",
     "machine": "seldom the reason: threads and the system's own libraries",
 }
-_NAMELESS = (
-    "other settings"  # an engine's fingerprint: it holds every setting, and speaks where none that has a name differs
-)
+# An engine's fingerprint: it holds every setting, and speaks where none that has a name differs.
+_NAMELESS = "other settings"
 _CONTENT = "with its weights"
 _SHORT = 12  # hexadecimal digits of a digest that are shown
 

@@ -28,9 +28,8 @@ from wizard.report.document import Report
 from wizard.report.read import Reading
 from wizard.session import folder as folders
 
-_SHORTEST = (
-    4  # characters of a host's or user's name that is looked for in texts: shorter ones are parts of other words
-)
+# Characters of a host's or user's name that is looked for in texts: shorter ones are parts of other words.
+_SHORTEST = 4
 _EVERYBODYS = frozenset(
     {"root", "user", "users", "home", "localhost", "ubuntu", "admin", "runner", "docker"}
 )  # tell nothing

@@ -15,9 +15,8 @@ from wizard.session import lock
 from wizard.session.problems import SessionProblem
 from wizard.words import size
 
-_GOING = (
-    ".removed-"  # what a folder is called while it goes: a removal that was killed leaves no half session in the list
-)
+# What a folder is called while it goes: a removal that was killed leaves no half session in the list.
+_GOING = ".removed-"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 
 

@@ -78,9 +78,8 @@ def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> l
     case = culprit.case
     more = f" and {len(case.ops) - MOST_OPS} more" if len(case.ops) > MOST_OPS else ""
     ops = f" {glyphs.arrow} ".join(case.ops[:MOST_OPS]) + more
-    often = (
-        f"{case.verified.replace('/', ' of ')} times" if case.verified else ""
-    )  # of the fresh looks, where any were taken
+    # Of the fresh looks, where any were taken.
+    often = f"{case.verified.replace('/', ' of ')} times" if case.verified else ""
     own = "" if case.own is None else f"by itself it is {wrong_by(case.own, metric)}"
     effect = "" if case.effect is None else f"your model's outputs are {wrong_by(case.effect, metric)} by it"
     rows = [
