@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
+import msgspec
+
 from wizard.flow.layout import Layout, Way, arrange, title
 from wizard.flow.model import Answer, Flow, FlowNode, targets
 
@@ -99,45 +101,72 @@ def mermaid(flow: Flow) -> str:
     return "\n".join(lines) + "\n"
 
 
+class _Sheet(msgspec.Struct, frozen=True):
+    """How it is painted. ``style``: of a document that stands alone, which shows ids as authors of flows read it. ``narrow``: its
+    width where ends stand in words behind the answer that leads there. ``left``: where the boxes begin."""
+
+    left: int
+    style: str = ""
+    narrow: int = 0
+
+    @property
+    def tip(self) -> str:
+        """The arrow's head; a page may hold two drawings."""
+        return "tip" if self.style else f"tip-of-flow{self.narrow or ''}"
+
+    @property
+    def box(self) -> int:
+        """How wide a box is."""
+        return self.narrow - self.left - 2 if self.narrow else _BOX[0]
+
+    @property
+    def width(self) -> int:
+        """Of the whole drawing."""
+        return self.narrow or self.left + _BOX[0] + _END[0] + _LANE
+
+
 def svg(flow: Flow) -> str:
     """The flow as one SVG document: no scripts, no outside references, light or dark as the reader prefers."""
     return _drawn(flow, (), "", style=f"<style>{_STYLE}</style>") + "\n"
 
 
-def walked(flow: Flow, route: Sequence[tuple[str, str]], here: str) -> str:
-    """The same with the way that was walked lit, as part of a page that has styles of its own (class ``flow``). ``route``: the
-    nodes and the answers given there, ``here``: the node or end that it led to."""
-    return _drawn(flow, route, here)
+def walked(flow: Flow, route: Sequence[tuple[str, str]], here: str, narrow: int = 0) -> str:
+    """The same with the way that was walked lit, as part of a page that has styles of its own (class ``flow``), without ids.
+    ``route``: the nodes and the answers given there, ``here``: the node or end that it led to; ``narrow``: units that it may be
+    wide, where that is little."""
+    return _drawn(flow, route, here, narrow=narrow)
 
 
-def _drawn(flow: Flow, route: Sequence[tuple[str, str]], here: str, style: str = "") -> str:
+def _drawn(flow: Flow, route: Sequence[tuple[str, str]], here: str, style: str = "", narrow: int = 0) -> str:
     placed = arrange(flow, route, here)
-    left = _LANE * (max(placed.lanes.values(), default=0) + 2)
-    width, height = left + _BOX[0] + _END[0] + _LANE, _ROW * (len(placed.names) + 1)
-    tip = "tip" if style else "tip-of-flow"
+    sheet = _Sheet(_LANE * (max(placed.lanes.values(), default=0) + 2), style, narrow)
+    height = _ROW * (len(placed.names) + 1)
     space = ' xmlns="http://www.w3.org/2000/svg"' if style else ""  # a page of HTML needs none, and names no address
     parts = [
-        f'<svg class="flow"{space} viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" role="img" aria-labelledby="title">',
-        f'<title id="title">{_safe(flow.title)}</title>',
+        f'<svg class="flow"{space} viewBox="0 0 {sheet.width} {height}" '
+        f'width="{sheet.width}" height="{height}" role="img" aria-labelledby="title{narrow or ""}">',
+        f'<title id="title{narrow or ""}">{_safe(flow.title)}</title>',
         style,
-        f'<defs><marker id="{tip}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" '
+        f'<defs><marker id="{sheet.tip}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" '
         'markerUnits="userSpaceOnUse" orient="auto">'
         '<path class="tip" d="M0 0 L8 4 L0 8 Z"/></marker></defs>',
-        f'<rect class="sheet" width="{width}" height="{height}"/>',
+        f'<rect class="sheet" width="{sheet.width}" height="{height}"/>',
     ]
     ways = sorted(placed.ways, key=lambda way: way.walked)  # lit lines over the others
-    parts += [_arrow(flow, way, placed, left, tip) for way in ways]
+    parts += [_arrow(flow, way, placed, sheet) for way in ways]
     seen = {*(node for node, _ in route), here}
     for name in flow.nodes:
         kind = "box" + " first" * (name == flow.start) + (" here" if name == here else " lit" if name in seen else "")
-        parts.append(_box(name, flow.nodes[name].title, flow.nodes[name].ask, kind, left, placed.at[name]))
+        parts.append(_box(flow, name, kind, sheet, placed.at[name]))
     for way in placed.ways:
-        x, y = left + 2 * _LANE, _y(way.row) + 4
-        parts.append(f'<text class="name" x="{x}" y="{y}">{_safe(_say(flow, way))}</text>')
-        if way.target in flow.ends:
-            parts.append(_end(flow, way.target, left, way.row, " here" * (way.walked and way.target == here)))
-    parts += [_end(flow, name, left, placed.at[name]) for name in placed.loose]
+        reached = way.walked and way.target == here
+        kind = "name reached" if narrow and reached else "name"
+        x, y = sheet.left + 2 * _LANE, _y(way.row) + 4
+        parts.append(f'<text class="{kind}" x="{x}" y="{y}">{_safe(_say(flow, way, sheet))}</text>')
+        if way.target in flow.ends and not narrow:
+            parts.append(_end(flow, way.target, sheet, way.row, " here" * reached))
+    if not narrow:
+        parts += [_end(flow, name, sheet, placed.at[name]) for name in placed.loose]
     return "\n".join([*filter(None, parts), "</svg>"])
 
 
@@ -146,42 +175,48 @@ def _y(row: int) -> int:
     return _ROW * (row + 1)
 
 
-def _box(name: str, title: str, explain: str, kind: str, x: int, row: int) -> str:
-    (wide, tall), y, middle = _BOX, _y(row), x + _BOX[0] // 2
+def _box(flow: Flow, name: str, kind: str, sheet: _Sheet, row: int) -> str:
+    node, y, middle = flow.nodes[name], _y(row), sheet.left + sheet.box // 2
+    id_ = f'<text class="id" x="{middle}" y="{y + 13}" text-anchor="middle">{_safe(_cut(name, _CHARACTERS))}</text>'
     return (
-        f'<g><title>{_safe(explain)}</title><rect class="{kind}" x="{x}" y="{y - tall // 2}" width="{wide}" '
-        f'height="{tall}" rx="7"/><text x="{middle}" y="{y - 3}" text-anchor="middle">{_safe(_cut(title, _CHARACTERS))}</text>'
-        f'<text class="id" x="{middle}" y="{y + 13}" text-anchor="middle">{_safe(_cut(name, _CHARACTERS))}</text></g>'
+        f'<g><title>{_safe(node.ask)}</title><rect class="{kind}" x="{sheet.left}" y="{y - _BOX[1] // 2}" width="{sheet.box}" '
+        f'height="{_BOX[1]}" rx="7"/><text x="{middle}" y="{y - 3 if sheet.style else y + 5}" text-anchor="middle">'
+        f"{_safe(_cut(node.title, _CHARACTERS))}</text>{id_ if sheet.style else ''}</g>"
     )
 
 
-def _end(flow: Flow, name: str, left: int, row: int, kind: str = "") -> str:
-    end, (wide, tall), x, y = flow.ends[name], _END, left + _BOX[0], _y(row)
+def _end(flow: Flow, name: str, sheet: _Sheet, row: int, kind: str = "") -> str:
+    end, (wide, tall), x, y = flow.ends[name], _END, sheet.left + sheet.box, _y(row)
+    id_ = f'<text class="id" x="{x + wide - tall // 2}" y="{y + 4}" text-anchor="end">{_safe(_cut(name, 20))}</text>'
     return (
         f'<g><title>{_safe(end.explain)}</title><rect class="box end{kind}" x="{x}" y="{y - tall // 2}" '
         f'width="{wide}" height="{tall}" rx="{tall // 2}"/>'
-        f'<text x="{x + tall // 2}" y="{y + 4}">{_safe(_cut(end.title, 45))}</text>'
-        f'<text class="id" x="{x + wide - tall // 2}" y="{y + 4}" text-anchor="end">{_safe(_cut(name, 20))}</text></g>'
+        f'<text x="{x + tall // 2}" y="{y + 4}">{_safe(_cut(end.title, 45))}</text>{id_ if sheet.style else ""}</g>'
     )
 
 
-def _arrow(flow: Flow, way: Way, placed: Layout, left: int, tip: str) -> str:
+def _arrow(flow: Flow, way: Way, placed: Layout, sheet: _Sheet) -> str:
     """Down its box's trunk to its row, then right to an end, left into a lane and along it, or straight on."""
-    trunk, y = left + _LANE, _y(way.row)
+    trunk, y, left = sheet.left + _LANE, _y(way.row), sheet.left
     path = f"M{trunk} {_y(placed.at[way.source]) + _BOX[1] // 2} V{y}"
     if way.target in flow.ends:
-        path += f" H{trunk + _LANE} M{_behind(_say(flow, way), left)} {y} H{left + _BOX[0] - 2}"
+        path += f" H{trunk + _LANE - 2}"
+        path += "" if sheet.narrow else f" M{_behind(_say(flow, way, sheet), left)} {y} H{left + _BOX[0] - 2}"
     elif way.target in placed.lanes:
         path += f" H{left - _LANE * (placed.lanes[way.target] + 1)} V{_y(placed.at[way.target])} H{left - 2}"
     elif way.straight:
         path += f" V{_y(placed.at[way.target]) - _BOX[1] // 2 - 2}"
-    return f'<path class="way{" lit" if way.walked else ""}" d="{path}" marker-end="url(#{tip})"/>'
+    return f'<path class="way{" lit" if way.walked else ""}" d="{path}" marker-end="url(#{sheet.tip})"/>'
 
 
-def _say(flow: Flow, way: Way) -> str:
-    if way.straight or way.target in flow.ends:
+def _say(flow: Flow, way: Way, sheet: _Sheet) -> str:
+    if way.straight or (way.target in flow.ends and not sheet.narrow):
         return _cut(way.text, _CHARACTERS)
-    return _cut(f"{way.text} → {title(flow, way.target)}", 2 * _CHARACTERS)  # nothing stands to its right
+    named = f" → {title(flow, way.target)}"
+    if not sheet.narrow:
+        return _cut(f"{way.text}{named}", 2 * _CHARACTERS)  # nothing stands to its right
+    room = (sheet.width - sheet.left - 2 * _LANE) // 6  # characters of six units, the widest that were seen
+    return _cut(f"{_cut(way.text, max(12, room - len(_flat(named)) - 1))}{named}", room)
 
 
 def _behind(label: str, left: int) -> int:

@@ -1,6 +1,8 @@
 """The report as one HTML page: no network, no script, light and dark, every name escaped."""
 
 import functools
+from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -39,30 +41,47 @@ def to_html(report: Report, flow: Flow | None = None) -> str:
     from markupsafe import Markup
 
     report = readable(report)
-    longest = sorted(report.searches, key=lambda search: -len(search.looks))[:SEARCHES]
+    longest = sorted(range(len(report.searches)), key=lambda i: -len(report.searches[i].looks))[:SEARCHES]
+    titles = {stop.node: stop.title for stop in report.route}
     rounds = [*enumerate(report.rounds or ((report.depth,) if report.depth else ()), 1)][-ROUNDS:]
+    depth, allowed, metric = report.rounds[0] if report.rounds else report.depth, report.tolerance, report.metric
     drawn = {
-        "flow": render.walked(flow, [(stop.node, stop.answer) for stop in report.route], report.end) if flow else "",
-        "weighed": picture.weigh(report.scores, report.tolerance, report.metric),
-        "before": picture.before_and_after(report),
+        "flow": _sized(partial(_draw_flow, flow, report)) if flow else "",
+        "weighed": _sized(partial(picture.weigh, report.scores, allowed, metric)),
+        "before": Markup(picture.before_and_after(report)),  # noqa: S704
         "rounds": [
-            (Markup(picture.error_by_depth(points, report.tolerance, n, report.metric)), picture.bars_by_depth(points))  # noqa: S704
+            (_sized(partial(picture.error_by_depth, points, allowed, n, metric)), picture.bars_by_depth(points))
             for n, points in rounds
         ],
-        "added": picture.arrived_and_added(report.depth, report.tolerance, report.metric),
-        "searches": [(s, Markup(picture.history(s, n))) for n, s in enumerate(longest, 1)],  # noqa: S704
-        "around": [Markup(picture.neighbourhood(c.around)) for c in report.culprits],  # noqa: S704
+        "added": _sized(partial(picture.arrived_and_added, depth, allowed, metric)),
+        "searches": [
+            (titles.get(s.node, s.step), s, Markup(picture.history(s, n)))  # noqa: S704
+            for n, s in enumerate([report.searches[i] for i in sorted(longest)], 1)
+        ],
+        "around": [_sized(partial(picture.neighbourhood, c.around)) for c in report.culprits],
         "heat": [Markup(picture.heat(c.values[0]) if c.values else "") for c in report.culprits],  # noqa: S704
         "histograms": [Markup(picture.histograms(c.values[0]) if c.values else "") for c in report.culprits],  # noqa: S704
     }
-    # Every name inside an SVG went through html.escape.
-    drawn = {name: Markup(value) if isinstance(value, str) else value for name, value in drawn.items()}  # noqa: S704
     page: str = _template().render(
         r=report, drawn=drawn, alike=groups(map(kind, report.culprits)), environment=flat(report.environment), count=count,
         others=others, bug=say_lookalike, source=say_source, tally=picture.tally, effect=say_effect(report),
         deeds=list_deeds(report),
     )  # fmt: skip
     return page + "\n"
+
+
+def _draw_flow(flow: Flow, report: Report, width: int) -> str:
+    route = [(stop.node, stop.answer) for stop in report.route]
+    return render.walked(flow, route, report.end, 420 if width < picture.WIDTH else 0)
+
+
+def _sized(draw: Callable[[int], str]) -> Any:
+    """A picture twice, of which the page shows the one that fits: as wide as its text, and for a telephone. Every name inside an
+    SVG went through html.escape."""
+    from markupsafe import Markup
+
+    wide, narrow = draw(picture.WIDTH), draw(picture.NARROW)
+    return Markup(f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>' if wide else "")  # noqa: S704
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from wizard.report.vicinity import Vicinity
 from wizard.words import count, elide, number, show_error, visible
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 50, 18
+NARROW = 350  # units of a picture on a telephone, which shows it unscaled: nobody has to scroll sideways
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -41,26 +42,29 @@ def bars_by_depth(points: Sequence[Depth], most: int = 240) -> list[Bar]:
     ]
 
 
-def error_by_depth(points: Sequence[Depth], tolerance: float | None, number_: int = 1, metric: str = "") -> str:
+def error_by_depth(
+    points: Sequence[Depth], tolerance: float | None, number_: int = 1, metric: str = "", width: int = WIDTH
+) -> str:
     """A bar a tensor or a bucket of tensors, log scale, the tolerance as a line, each culprit marked below. A click on a bar goes
     to ``#tensor-N-I``, which holds its numbers; ``number_`` tells apart the pictures of one page."""
     if not points:
         return ""
     shown = bars_by_depth(points)
-    wide = (WIDTH - LEFT) / len(shown)
+    left = 78  # units: room for "0.000001 %"
+    wide = (width - left) / len(shown)
     bars = []
     for i, bar in enumerate(shown):
         top = level(bar.worst.error)
         title = visible(elide(f"{bar.worst.name} ({bar.worst.op}): {show_error(bar.worst.error, metric)}", 300))
         bars.append(
             f'<a href="#tensor-{number_}-{i}" tabindex="{0 if bar.worst.culprit else -1}">'
-            f'<rect class="hit" x="{LEFT + i * wide:.2f}" y="0" width="{wide:.2f}" height="{HEIGHT - BOTTOM}"/>'
-            f'<rect class="{"bad" if bar.bad else "good"}" x="{LEFT + i * wide:.2f}" y="{top:.2f}" '
+            f'<rect class="hit" x="{left + i * wide:.2f}" y="0" width="{wide:.2f}" height="{HEIGHT - BOTTOM}"/>'
+            f'<rect class="{"bad" if bar.bad else "good"}" x="{left + i * wide:.2f}" y="{top:.2f}" '
             f'width="{max(wide - 0.5, 0.5):.2f}" height="{HEIGHT - BOTTOM - top:.2f}"/><title>{escape(title)}</title></a>'
         )
     limit = level(tolerance) if tolerance else -100.0
     marks = [
-        f'<text class="axis" x="{LEFT - 6}" y="{max(10.0, level(10.0**power) + 4):.1f}" text-anchor="end">'
+        f'<text class="axis" x="{left - 6}" y="{max(10.0, level(10.0**power) + 4):.1f}" text-anchor="end">'
         f"{_say_power(power, metric)}</text>"
         for power in range(int(FLOOR), int(CEILING) + 1, 2)
         if abs(level(10.0**power) - limit) > 11
@@ -68,17 +72,17 @@ def error_by_depth(points: Sequence[Depth], tolerance: float | None, number_: in
     line = ""
     if tolerance:
         line = (
-            f'<line class="limit" x1="{LEFT}" x2="{WIDTH}" y1="{limit:.1f}" y2="{limit:.1f}">'
+            f'<line class="limit" x1="{left}" x2="{width}" y1="{limit:.1f}" y2="{limit:.1f}">'
             f"<title>allowed {escape(show_error(tolerance, metric))}</title></line>"
-            f'<text class="axis" x="{LEFT - 6}" y="{max(10.0, limit + 4):.1f}" text-anchor="end">allowed</text>'
+            f'<text class="axis" x="{left - 6}" y="{max(10.0, limit + 4):.1f}" text-anchor="end">allowed</text>'
         )
     caption = (
-        f'<text class="axis" x="{LEFT}" y="{HEIGHT - 4}">first node</text>'
-        f'<text class="axis" x="{WIDTH}" y="{HEIGHT - 4}" text-anchor="end">last</text>'
+        f'<text class="axis" x="{left}" y="{HEIGHT - 4}">first node</text>'
+        f'<text class="axis" x="{width}" y="{HEIGHT - 4}" text-anchor="end">last</text>'
     )
-    named, bottom = _name_culprits(shown, wide)
+    named, bottom = _name_culprits(shown, left, width)
     label = f"Error of {len(points)} tensors against the reference, in topological order, logarithmic"
-    return _svg(bottom, label, "".join([*marks, *bars, line, caption, named]))
+    return _svg(bottom, label, "".join([*marks, *bars, line, caption, named]), width)
 
 
 def _say_power(power: int, metric: str) -> str:
@@ -86,24 +90,27 @@ def _say_power(power: int, metric: str) -> str:
     return show_error(10.0**power, metric) if metric == "rel_l2" else f"1e{power}"
 
 
-def _name_culprits(shown: Sequence[Bar], wide: float) -> tuple[str, float]:
+def _name_culprits(shown: Sequence[Bar], left: int, width: int) -> tuple[str, float]:
     """A mark below the first bar of each culprit, its name in a row of its own, and where all that ends."""
     first: dict[int, int] = {}
     for i, bar in enumerate(shown):
         if bar.worst.culprit:
             first.setdefault(bar.worst.culprit, i)
-    drawn, y = [], float(HEIGHT)
+    lines, drawn, y, wide = [], [], float(HEIGHT), (width - left) / len(shown)
     for culprit, i in sorted(first.items()):
-        x, ground = LEFT + (i + 0.5) * wide, HEIGHT - BOTTOM
-        anchor, shift = ("start", 8) if x < (LEFT + WIDTH) / 2 else ("end", -8)
-        name = escape(visible(elide(shown[i].worst.name, 48)) or "(no name)")
-        drawn.append(
+        x, ground = left + (i + 0.5) * wide, HEIGHT - BOTTOM
+        anchor, shift, room = ("start", 8, width - x) if x < width / 2 else ("end", -8, x)
+        most = min(48, int(room - 8) // 7 - len("culprit 10: "))  # 7 units a letter
+        name = escape(visible(elide(shown[i].worst.name, most)) or "(no name)")
+        lines.append(
             f'<path class="mark" d="M{x:.1f} {ground + 2} l4 7 l-8 0 Z"/>'
             f'<path class="edge" d="M{x:.1f} {ground + 9} L{x:.1f} {y + 9:.1f}"/>'
+        )
+        drawn.append(
             f'<text class="label" x="{x + shift:.1f}" y="{y + 12:.1f}" text-anchor="{anchor}">culprit {culprit}: {name}</text>'
         )
         y += 16
-    return "".join(drawn), y + (4 if first else 0)
+    return "".join([*lines, *drawn]), y + (4 if first else 0)  # a name lies over the line of another one
 
 
 def before_and_after(report: Report) -> str:
@@ -130,7 +137,8 @@ def before_and_after(report: Report) -> str:
         x, allowed = _along(report.tolerance), escape(show_error(report.tolerance, report.metric))
         for name, error in (("as it is", report.error), ("with the workaround", w.error)):
             drawn.append(
-                f'<text class="axis" x="0" y="{y + 11}">largest error {name}: {escape(show_error(error, report.metric))}</text>'
+                f'<text class="axis" x="0" y="{y + 11}">largest error {name}: {escape(show_error(error, report.metric))} '
+                "(logarithmic scale)</text>"
                 f'<rect class="{"bad" if error > report.tolerance else "good"}" x="0" y="{y + 16}" '
                 f'width="{max(1.0, _along(error)):.1f}" height="12"/>'
             )
@@ -145,7 +153,7 @@ def before_and_after(report: Report) -> str:
     return _svg(y, said, "".join(drawn), fits=True)
 
 
-def weigh(rows: Sequence[Weighed], tolerance: float | None, metric: str = "") -> str:
+def weigh(rows: Sequence[Weighed], tolerance: float | None, metric: str = "", width: int = WIDTH) -> str:
     """A line for the model as it is and each workaround: its error on a log scale, its score, and milliseconds of a run, each a
     bar beside its number. A column that nothing was measured in is left out."""
     shown = [r for r in rows if not r.why]
@@ -165,24 +173,26 @@ def weigh(rows: Sequence[Weighed], tolerance: float | None, metric: str = "") ->
     columns = [c for c in columns if any(value is not None for value in c[1])]
     if len(shown) < 2 or not columns:
         return ""
-    name_room, gap = 190.0, 12.0
-    room = (WIDTH - name_room) / len(columns)
+    beside = width >= WIDTH  # names stand beside their bars, else above them
+    name_room, gap, tall = (190.0, 12.0, 22) if beside else (0.0, 8.0, 38)
+    room, down = (width - name_room) / len(columns), 0 if beside else 16
     drawn = []
     for i, (title, values, texts) in enumerate(columns):
         x, top = name_room + i * room, max((v for v in values if v is not None and v > 0), default=1.0)
         drawn.append(f'<text class="axis" x="{x:.0f}" y="11">{title}</text>')
         for j, (value, text) in enumerate(zip(values, texts, strict=True)):
             wide = 0.0 if value is None else max(1.0, max(0.0, value) / top * (room - gap - 60))
-            good = shown[j].passes
+            good, y = shown[j].passes, 18 + tall * j + down
             drawn.append(
-                f'<rect class="{"good" if good else "bad"}" x="{x:.0f}" y="{18 + 22 * j}" width="{wide:.1f}" height="14"/>'
-                f'<text class="axis" x="{x + wide + 5:.1f}" y="{29 + 22 * j}">{escape(text)}</text>'
+                f'<rect class="{"good" if good else "bad"}" x="{x:.0f}" y="{y}" width="{wide:.1f}" height="14"/>'
+                f'<text class="axis" x="{x + wide + 5:.1f}" y="{y + 11}">{escape(text)}</text>'
             )
     for j, row in enumerate(shown):
-        named = escape(visible(elide(row.what, 30)))
-        drawn.append(f'<text class="axis" x="{name_room - 8:.0f}" y="{29 + 22 * j}" text-anchor="end">{named}</text>')
+        named, place = escape(visible(elide(row.what, 30 if beside else 56))), f'y="{29 + tall * j}"'
+        side = f'x="{name_room - 8:.0f}" {place} text-anchor="end"' if beside else f'x="0" {place}'
+        drawn.append(f'<text class="axis" {side}>{named}</text>')
     allowed = f"; {show_error(tolerance, metric)} is allowed" if tolerance else ""
-    return _svg(22 * len(shown) + 24, f"Error, score and time of {len(shown)} ways{allowed}", "".join(drawn))
+    return _svg(tall * len(shown) + 24, f"Error, score and time of {len(shown)} ways{allowed}", "".join(drawn), width)
 
 
 def _numbers(values: Iterable[float | None]) -> list[str]:
@@ -194,14 +204,17 @@ def _along(error: float) -> float:
     return WIDTH * (1 - level(error) / (HEIGHT - BOTTOM))
 
 
-def arrived_and_added(points: Sequence[Depth], tolerance: float | None, metric: str = "", most: int = 10) -> str:
+def arrived_and_added(
+    points: Sequence[Depth], tolerance: float | None, metric: str = "", width: int = WIDTH, most: int = 10
+) -> str:
     """The nodes that add the most, in topological order: what arrives with their inputs above what they add, log scale."""
     known = [p for p in points if p.inherited is not None and p.added is not None and p.added > 0]
     chosen = set(map(id, sorted(known, key=lambda p: -(p.added or 0.0))[:most]))
     rows = [p for p in known if id(p) in chosen]
     if not rows:
         return ""
-    left, right, tall = 250, WIDTH - 74, 32
+    beside = width >= WIDTH  # names stand beside their bars, else above them
+    left, right, tall, down = (250, width - 74, 32, 0) if beside else (0, width - 74, 46, 15)
 
     def across(error: float) -> float:
         return left + (right - left) * (1 - level(error) / (HEIGHT - BOTTOM))
@@ -209,12 +222,13 @@ def arrived_and_added(points: Sequence[Depth], tolerance: float | None, metric: 
     drawn = []
     names = tell_apart([visible(p.name) or "(no name)" for p in rows], 30)
     for i, p in enumerate(rows):
-        y = i * tall
-        name = escape(names[i])
-        drawn.append(
-            f'<text class="label" x="{left - 8}" y="{y + 11}" text-anchor="end">{name}</text>'
-            f'<text class="axis" x="{left - 8}" y="{y + 25}" text-anchor="end">{escape(visible(elide(p.op, 30)))}</text>'
+        y, name, op = i * tall + down, escape(names[i]), escape(visible(elide(p.op, 30 if beside else 18)))
+        places = (
+            (f'x="{left - 8}" y="{y + 11}" text-anchor="end"', f'x="{left - 8}" y="{y + 25}" text-anchor="end"')
+            if beside
+            else (f'x="0" y="{y - 3}"', f'x="{width}" y="{y - 3}" text-anchor="end"')
         )
+        drawn.append(f'<text class="label" {places[0]}>{name}</text><text class="axis" {places[1]}>{op}</text>')
         for at, kind, value in ((3, "soft-bar", p.inherited or 0.0), (14, "bad" if p.bad else "good", p.added or 0.0)):
             end = across(value)
             drawn.append(
@@ -224,30 +238,29 @@ def arrived_and_added(points: Sequence[Depth], tolerance: float | None, metric: 
     bottom = len(rows) * tall
     if tolerance:
         x = across(tolerance)
-        middle, allowed = min(max(x, 40), WIDTH - 40), escape(show_error(tolerance, metric))
+        middle, allowed = min(max(x, 40), width - 40), escape(show_error(tolerance, metric))
         drawn.append(
             f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{bottom}"/>'
             f'<text class="axis" x="{middle:.1f}" y="{bottom + 12}" text-anchor="middle">allowed {allowed}</text>'
         )
     label = f"What arrives at each of {count(len(rows), 'node')} and what it adds itself, logarithmic"
-    return _svg(bottom + 16, label, "".join(drawn))
+    return _svg(bottom + 16, label, "".join(drawn), width)
 
 
 def history(search: Search, number: int = 1, most: int = 240) -> str:
     """The probes of a search in order, the last where there are many. Where parts of the model were tried: the model as a
     strip of cells, below it a line for each part at its place, and how few nodes are left; a click plays it. Where nodes were
     kept in a higher precision: a line for each set. Else a mark each. ``number`` tells apart the pictures of one page."""
-    looks = search.looks[-most:]
-    tried = [(look, parse(look.part)) for look in looks if look.part and look.part != ranges.ALL]
-    if search.whole and len(tried) > 1:
-        return _hunt(search, tried, number, kept=False)
-    held = [(look, parse(look.kept)) for look in looks if look.kept]
-    if search.whole and len(held) > 1:
-        return _hunt(search, held, number, kept=True)
-    return _marks(search, looks) if looks else ""
+    looks = list(enumerate(search.looks, 1))[-most:]
+    tried = [(n, look, parse(look.part)) for n, look in looks if look.part and look.part != ranges.ALL]
+    held = [(n, look, parse(look.kept)) for n, look in looks if look.kept and look.part in ("", ranges.ALL)]
+    found, kept = (tried, False) if len(tried) >= len(held) else (held, True)
+    if search.whole and len(found) > 1:
+        return _hunt(search, found, number, kept=kept)
+    return _marks(search, [look for _, look in looks]) if looks else ""
 
 
-Tried = tuple[Look, tuple[Span, ...]]
+Tried = tuple[int, Look, tuple[Span, ...]]  # its number in the search, how it came out, the nodes
 _COLUMNS = 169  # cells of the strip: 4 units each
 _BEAT = 0.25  # seconds a probe takes when the search is played
 
@@ -257,16 +270,14 @@ def _hunt(search: Search, tried: Sequence[Tried], number: int, *, kept: bool) ->
     tall, top = min(10.0, max(2.0, 260 / len(tried))), 34.0
     bottom, trail = top + tall * len(tried), Trail(search.whole)
     drawn, shown, least, curve = [], [], search.whole, []
-    for i, (look, spans) in enumerate(tried):
+    for i, (nth, look, spans) in enumerate(tried):
         trail.take(look.kept if kept else look.part, look.state)
         shown.append(columns(trail.strip, _COLUMNS))
         many = nodes_of(spans)
         sought = look.state == ("passes" if kept else "fails")
         least = min(least, many) if sought else least
         curve.append(least)
-        title = (
-            f"<title>probe {i + 1}, {name_nodes(spans)}{' kept in FP32' if kept else ''}: {_SAID[look.state]}</title>"
-        )
+        title = f"<title>probe {nth}, {name_nodes(spans)}{' kept in FP32' if kept else ''}: {_SAID[look.state]}</title>"
         kind = {"fails": "bad", "passes": "good"}.get(look.state, "soft-bar")
         bars = "".join(
             f'<rect class="{kind}" x="{_across(a, search.whole):.1f}" y="{top + i * tall:.1f}" '
@@ -283,10 +294,13 @@ def _hunt(search: Search, tried: Sequence[Tried], number: int, *, kept: bool) ->
     )
     last = search.whole - 1
     axis = (
-        f'<text class="axis" x="{LEFT - 6}" y="{top + 9:.1f}" text-anchor="end">1st</text>'
+        f'<text class="axis" x="{LEFT - 6}" y="{top + 9:.1f}" text-anchor="end">no. {tried[0][0]}</text>'
         f'<text class="axis" x="{LEFT}" y="{bottom + 14:.1f}">node 0</text>'
         f'<text class="axis" x="{WIDTH}" y="{bottom + 14:.1f}" text-anchor="end">node {last:,}</text>'
     )
+    label = f"The {count(len(tried), 'probe')} of {escape(visible(elide(search.step, 60)))}, {tally(search)}"
+    if len(set(curve)) == 1:  # a flat curve says nothing
+        return _svg(bottom + 20, label, play + strip + "".join(drawn) + axis, fits=True)
     below, high = bottom + 34, 60.0
     step = (WIDTH - LEFT) / len(curve)
     path = f"M{LEFT} {below:.1f} " + " ".join(
@@ -301,7 +315,6 @@ def _hunt(search: Search, tried: Sequence[Tried], number: int, *, kept: bool) ->
         f'<text class="axis" x="{LEFT - 6}" y="{below + high:.1f}" text-anchor="end">1</text>'
         f'<text class="axis" x="{LEFT}" y="{below + high + 14:.1f}">{what}: {search.whole:,} to {curve[-1]:,}, logarithmic</text>'
     )
-    label = f"The {count(len(tried), 'probe')} of {escape(visible(elide(search.step, 60)))}, {tally(search)}"
     return _svg(below + high + 20, label, play + strip + "".join(drawn) + axis, fits=True)
 
 
@@ -471,52 +484,58 @@ def histograms(values: Values) -> str:
     return _svg(tall, label, filled + outline + axis, fits=True)
 
 
-def neighbourhood(place: Vicinity) -> str:
+def neighbourhood(place: Vicinity, width: int = WIDTH) -> str:
     """The suspects and their neighbours, one below the other in topological order, with what each of them makes."""
     if not place.spots:
         return ""
     far = any(source != i - 1 for i, spot in enumerate(place.spots) for source in spot.reads)
-    left, tall = (150 if far else 10), 52
-    wide = WIDTH - left - 10
+    beside = width >= WIDTH  # what a node makes stands beside its operator, else below its name
+    left, bend = ((150, 14) if beside else (60, 5)) if far else (10 if beside else 2, 0)
+    high, tall = (36, 52) if beside else (50, 66)
+    wide = width - left - (10 if beside else 2)
+    letters = int(wide - 24) // 7  # a letter of a name is 6.6 units wide
     drawn = []
     for i, spot in enumerate(place.spots):
         for source in spot.reads:
-            y1, y2 = 22 + source * tall + 36, 22 + i * tall
+            y1, y2 = 22 + source * tall + high, 22 + i * tall
             if source == i - 1:
                 drawn.append(f'<path class="edge" d="M{left + 24} {y1} L{left + 24} {y2}"/>')
             else:
-                out = left - 18 - 14 * min(i - source, 8)
+                out = left - 18 - bend * min(i - source, 8)
                 drawn.append(
                     f'<path class="edge" d="M{left} {y1 - 18} C{out} {y1 - 18} {out} {y2 + 18} {left} {y2 + 18}"/>'
                 )
-    names = tell_apart([visible(spot.name) or "(no name)" for spot in place.spots], 58)
+    names = tell_apart([visible(spot.name) or "(no name)" for spot in place.spots], min(58, letters))
     for i, spot in enumerate(place.spots):
         y = 22 + i * tall
-        name = escape(names[i])
         facts = ", ".join(filter(None, ["; ".join(spot.makes[:2]), spot.note, "suspect" if spot.suspect else ""]))
+        side = f'x="{left + wide - 10}" y="{y + 15}" text-anchor="end"' if beside else f'x="{left + 12}" y="{y + 43}"'
         drawn.append(
-            f'<rect class="{"suspect" if spot.suspect else "box"}" x="{left}" y="{y}" width="{wide}" height="36" rx="5"/>'
-            f'<text class="op" x="{left + 12}" y="{y + 15}">{escape(visible(elide(spot.op, 40)))}</text>'
-            f'<text class="axis" x="{left + wide - 10}" y="{y + 15}" text-anchor="end">{escape(visible(elide(facts, 60)))}</text>'
-            f'<text class="label" x="{left + 12}" y="{y + 29}">{name}</text>'
+            f'<rect class="{"suspect" if spot.suspect else "box"}" x="{left}" y="{y}" width="{wide}" height="{high}" rx="5"/>'
+            f'<text class="op" x="{left + 12}" y="{y + 15}">{escape(visible(elide(spot.op, min(40, letters))))}</text>'
+            f'<text class="axis" {side}>{escape(visible(elide(facts, min(60, letters))))}</text>'
+            f'<text class="label" x="{left + 12}" y="{y + 29}">{escape(names[i])}</text>'
         )
     bottom = 22 + len(place.spots) * tall
     way = " → ".join([*place.way[:4], *(["…"] if len(place.way) > 4 else []), place.output])
-    more = f"{count(place.after, 'node')} on" + (f"; shortest way out: {way}" if place.output else "")
-    drawn.append(
-        f'<text class="axis" x="{left}" y="12">{count(place.before, "node")} before</text>'
-        f'<text class="axis" x="{left}" y="{bottom}">{escape(visible(elide(more, 100)))}</text>'
-    )
+    more = [f"{count(place.after, 'node')} on", f"shortest way out: {way}"][: 2 if place.output else 1]
+    rows = ["; ".join(more)] if beside else more
+    drawn.append(f'<text class="axis" x="{left}" y="12">{count(place.before, "node")} before</text>')
+    for n, row in enumerate(rows):
+        most = 100 if beside else width // 6
+        drawn.append(
+            f'<text class="axis" x="{left if beside else 2}" y="{bottom + 14 * n}">{escape(visible(elide(row, most)))}</text>'
+        )
     label = (
         f"{count(len(place.spots), 'node')} around the suspect, {sum(s.suspect for s in place.spots)} of them suspected"
     )
-    return _svg(bottom + 8, label, "".join(drawn))
+    return _svg(bottom + 14 * len(rows) - 6, label, "".join(drawn), width)
 
 
-def _svg(height: float, label: str, drawn: str, *, fits: bool = False) -> str:
+def _svg(height: float, label: str, drawn: str, width: int = WIDTH, *, fits: bool = False) -> str:
     """``fits``: its few words have room to be drawn larger where the page is as narrow as a telephone: nobody has to scroll."""
     named = ' class="fits"' if fits else ""
-    return f'<svg{named} viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{label}">{drawn}</svg>'
+    return f'<svg{named} viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{label}">{drawn}</svg>'
 
 
 def curve(errors: Sequence[float], width: int = 60) -> str:

@@ -93,12 +93,15 @@ def size(probe: AnyProbe | None) -> int:
 
 
 def part(probe: AnyProbe | None) -> str:
-    """The node ids of the part that it tries just as it is, as ranges; "" where it tries none, or does something to it."""
+    """The node ids of the part that it tries just as it is, as ranges; "" where it tries none, or does something to it. In later
+    rounds what was found before is kept in a higher precision; only where that is all of the part is it another thing to try."""
     if isinstance(probe, Check):
         return "" if probe.control else probe.candidate.nodes
-    if not isinstance(probe, Measure) or probe.keep or probe.marks:
+    if not isinstance(probe, Measure) or probe.marks:
         return ""
-    return probe.candidate.nodes
+    tried = probe.candidate.nodes
+    cured = probe.keep and (tried == ranges.ALL or set(ids(tried)) <= set(ids(probe.keep)))
+    return "" if cured else tried
 
 
 def kept(probe: AnyProbe | None) -> str:

@@ -74,11 +74,12 @@ class Trail:
 
     @property
     def strip(self) -> Strip:
-        """What is known now. A cell outside the smallest part that fails is wrong no more: it fails without it."""
+        """What is known now. A cell outside the smallest part that fails is wrong no more: it fails without it. Where every piece
+        of that part was tried and none is wrong alone, it takes all of them to fail: all are wrong together."""
         inside = {c for a, b in self._suspects for c in range(self._cell(a), self._cell(b) + 1)}
-        gone = bool(self._suspects)
+        gone, together = bool(self._suspects), all(self._cells[c] != WRONG for c in inside)
         cells = tuple(
-            state if not gone or i in inside or state in (RIGHT, UNSURE) else ASIDE
+            (WRONG if together else state) if i in inside else state if not gone or state in (RIGHT, UNSURE) else ASIDE
             for i, state in enumerate(self._cells)
         )
         return Strip(self.whole, cells, self._suspects, self._many if gone else 0, tuple(self._said))

@@ -256,7 +256,7 @@ def test_html_shows_the_verdict_first_and_needs_no_network() -> None:
     assert not any(tag in ("script", "img", "link", "iframe") for tag, _ in reader.tags)
     assert not any("src" in attrs for _, attrs in reader.tags)
     assert all(attrs["href"].startswith("#") for _, attrs in reader.tags if "href" in attrs)
-    assert set(re.findall(r"url\([^)]*\)", page)) == {"url(#tip-of-flow)"}
+    assert set(re.findall(r"url\([^)]*\)", page)) == {"url(#tip-of-flow)", "url(#tip-of-flow420)"}
     assert "@import" not in page
     assert "prefers-color-scheme: dark" in page
     assert any(tag == "svg" for tag, _ in reader.tags)
@@ -269,8 +269,10 @@ def test_a_click_on_a_bar_goes_to_its_numbers() -> None:
     page = parsed(to_html(msgspec.structs.replace(told, rounds=(first, told.depth))))
     led = [attrs["href"] for _, attrs in page.tags if attrs.get("href", "").startswith("#tensor-")]
     cards = [f"#{attrs['id']}" for tag, attrs in page.tags if tag == "div" and "id" in attrs]
-    assert led == cards
-    assert len(led) == len(set(led)) == 2 * len(told.depth)
+    half = len(told.depth)
+    assert led[:half] == led[half : 2 * half] == cards[:half], "the picture for a telephone leads to the same"
+    assert list(dict.fromkeys(led)) == cards
+    assert len(set(led)) == 2 * len(told.depth)
     assert f"culprit 1: {first[0].name}" in page.text
     assert "Round 2 of 2" in page.text
 
@@ -575,7 +577,9 @@ def test_it_can_be_read_by_ear_and_by_key() -> None:
             assert attrs["scope"] == "col"
         if tag == "figure":
             assert attrs["tabindex"] == "0"
-    assert sum(tag == "figure" for tag, _ in reader.tags) == sum(tag == "svg" for tag, _ in reader.tags)
+    sized = sum(attrs.get("class") == "narrow" for _, attrs in reader.tags)  # the same picture for a telephone
+    assert sized
+    assert sum(tag == "figure" for tag, _ in reader.tags) == sum(tag == "svg" for tag, _ in reader.tags) - sized
 
 
 def luminance(color: str) -> float:
@@ -634,26 +638,34 @@ def test_it_opens_in_a_browser(tmp_path: Path, width: int) -> None:
             papers.append(shot.convert("RGB").getpixel((width - 2, 2)))
             assert len(shot.convert("RGB").getcolors(1 << 24)) > 50, "there is something to see"
     assert papers == [(255, 255, 255), (20, 23, 27)]
-    # No part of the page is wider than the screen, whatever the names: what is wider scrolls by itself.
-    told = "document.title = [document.documentElement.scrollWidth <= innerWidth, document.images.length].join()"
+    # No part of the page is wider than the screen, whatever the names; a table may scroll by itself, no picture does.
+    whole = "[...document.querySelectorAll('figure')].every(each => each.scrollWidth <= each.clientWidth)"
+    told = (
+        f"document.title = [document.documentElement.scrollWidth <= innerWidth, {whole}, document.images.length].join()"
+    )
     (tmp_path / "wide.html").write_text(
         to_html(report("/" + "block" * 60)).replace("</body>", f"<script>{told}</script></body>"), encoding="utf-8"
     )
-    assert "<title>true,0</title>" in browse(f"--window-size={width},2400", "--dump-dom", page=tmp_path / "wide.html")
+    assert "<title>true,true,0</title>" in browse(
+        f"--window-size={width},2400", "--dump-dom", page=tmp_path / "wide.html"
+    )
     browse("--no-pdf-header-footer", f"--print-to-pdf={tmp_path / 'report.pdf'}")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_pictures_that_a_telephone_shows_whole_are_drawn_so() -> None:
-    """They are named, the page has a rule for them, and the others keep a width at which their words can be read."""
+def test_a_telephone_has_pictures_of_its_own_width() -> None:
+    """Those of few words are the wide ones with larger letters, every other one is drawn anew, and one of both is shown."""
     page = to_html(report())
     style = page.partition("</style>")[0]
-    assert re.search(
-        r"@media screen and \(max-width: 40rem\) \{ svg\.fits \{ min-width: 0; \} \.fits \.axis \{ font-size", style
-    )
-    drawn = re.findall(r"<svg( class=\"[a-z]+\")? viewBox[^>]*aria-label=\"([^\"]*)", page)
-    fits = {label.split(" ")[0] for named, label in drawn if "fits" in named}
+    assert ".narrow { display: none; }" in style
+    (rule,) = re.findall(r"@media screen and \(max-width: 40rem\) \{ (\.fits .*)", style)
+    assert ".wide { display: none; } .narrow { display: block; }" in rule
+    drawn = re.findall(r"<svg( class=\"[a-z]+\")? viewBox=\"0 0 (\d+) [^>]*aria-label=\"([^\"]*)", page)
+    fits = {label.split(" ")[0] for named, _, label in drawn if "fits" in named}
     assert fits == {"24", "The", "Largest", "Values"}, (
         "before and after, the search, where it is wrong, how many values lie where"
     )
-    assert {"Error", "What"} <= {label.split(" ")[0] for named, label in drawn if not named}
+    others = [(label, width) for named, width, label in drawn if not named]
+    assert {"Error", "What"} <= {label.split(" ")[0] for label, _ in others}
+    labels = {label for label, _ in others}
+    assert set(others) == {(label, width) for label in labels for width in ("720", "350")}

@@ -14,7 +14,7 @@ from engines.probe import (
     Measure,
     Sanitize,
 )
-from wizard.report.probe_words import size, tried
+from wizard.report.probe_words import kept, part, size, tried
 
 
 def measure(candidate: Candidate | None = None, **more: object) -> Measure:
@@ -49,3 +49,19 @@ def measure(candidate: Candidate | None = None, **more: object) -> Measure:
 )
 def test_what_probes_are_called(probe: AnyProbe | None, words: str, nodes: int) -> None:
     assert (tried(probe), size(probe)) == (words, nodes)
+
+
+@pytest.mark.parametrize(
+    ("probe", "tries"),
+    [
+        (measure(Candidate(nodes="3-5")), "3-5"),
+        (measure(Candidate(nodes="3-5"), keep="40-42"), "3-5"),  # a later round: what was found before has its share
+        (measure(Candidate(nodes="3-5"), keep="4,40-42"), "3-5"),
+        (measure(Candidate(nodes="3-5"), keep="3-7"), ""),  # whether that cures the part
+        (measure(keep="3-7"), ""),
+        (measure(Candidate(nodes="3-5"), marks="9"), ""),
+    ],
+)
+def test_the_part_that_the_strip_shows(probe: Measure, tries: str) -> None:
+    assert part(probe) == tries
+    assert kept(probe) == probe.keep

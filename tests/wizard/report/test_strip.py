@@ -32,6 +32,13 @@ def test_cells_follow_the_probes() -> None:
     assert set(Trail(9).strip.cells) == {"not asked"}
 
 
+def test_a_part_whose_pieces_are_right_alone_is_wrong_as_a_whole() -> None:
+    probes = [("10-12", "fails"), ("10-11", "passes")]
+    assert take(*probes).strip.cells[9:14] == ("not needed", "right", "right", "wrong", "not needed")
+    probes += [("11-12", "passes"), ("10,12", "unresolved")]
+    assert take(*probes).strip.cells[9:14] == ("not needed", "wrong", "wrong", "wrong", "not needed")
+
+
 def test_each_probe_is_said_in_words() -> None:
     said = take(("0-123", "passes"), ("52-126", "fails"), ("52-73", "passes"), ("70", "unresolved")).strip.said
     assert said == (
@@ -97,8 +104,8 @@ def test_the_picture_plays_each_probe_and_is_sound_xml() -> None:
     root = ElementTree.fromstring(drawn)
     lines = [g for g in root.iter("g") if g.find("title") is not None]
     assert [g.findtext("title") for g in lines] == [
-        "probe 1, nodes 0 to 49: passes", "probe 2, nodes 50 to 99: fails", "probe 3, nodes 50 to 74: cannot tell",
-        "probe 4, nodes 75 to 99: fails",
+        "probe 2, nodes 0 to 49: passes", "probe 3, nodes 50 to 99: fails", "probe 4, nodes 50 to 74: cannot tell",
+        "probe 5, nodes 75 to 99: fails",
     ]  # fmt: skip
     begun = {e.get("begin", "") for e in root.iter("set")}
     assert begun
