@@ -45,10 +45,11 @@ class KeptSets:
         asked = [s for s in self._hardest_first(samples) if s in known]
         left = [s for s in self._hardest_first(samples) if s not in known]
         found = Verdict("unresolved", "different-outputs", detail="nothing was compared")
-        for part in (asked, left[:1], left[1:]):
+        # The others as one probe each of what is fed together, the harder first: where one fails the rest need not be run.
+        for part in (asked, left[:1], *self._by_inputs(left[1:]).values()):
             new = tuple(s for s in part if s not in known)
             if new:
-                yield from self._ask(keep, new, again=part is not asked and new[0] != left[0])
+                yield from self._ask(keep, new, again=new[0] != left[0])
             answers = {s: self.judged(known[s]) for s in part}
             # Of a feed all of whose samples were set apart nothing is left.
             verdicts = {
@@ -112,7 +113,7 @@ class KeptSets:
             )
         )
 
-    def _by_inputs(self, samples: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
+    def _by_inputs(self, samples: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
         for s in samples:
             inputs = self.near.get(s.partition("/")[0], self.ask.findings.inputs)

@@ -50,6 +50,14 @@ def copy(source: str | Path, target: str | Path) -> None:
     shutil.copystat(source, target)
 
 
+def link(kept: Path, other: Path) -> None:
+    """Give ``kept`` a second name, ``other``; on a disk without links a copy. Raises ``OSError``."""
+    try:
+        other.hardlink_to(kept)
+    except OSError:
+        copy(kept, other)
+
+
 def join_equal(kept: Path, other: Path) -> None:
     """Make ``other`` the same file as ``kept``, a hard link, where both hold the same bytes; else both stay as they are, and so
     they do on a disk without links."""

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -21,6 +21,7 @@ from engines.data.held import NotAgreed, copy, link_others, of_command, under
 from engines.findings import Culprit
 from engines.options import command_options, file_options, loaded, pair_options, with_libraries
 from engines.spec import parse
+from engines.store import copying
 from engines.store.content import Store, atomic, digest_file
 from engines.store.scratch import scratch
 from wizard.bundle.case import others_eyes, write_case
@@ -44,6 +45,7 @@ from wizard.session.problems import AGREEING, SessionProblem
 
 FIRST = "case"
 KEEP_SCRIPT = "keep_fp32.py"
+REPORTS = ("report.md", "report.html", "report.json")
 WITHHELD = "weights.txt"
 TRACES = "traces.txt"
 NO_FILES = (
@@ -89,9 +91,11 @@ def hand_on(reading: Reading, report: Report) -> str:
     with atomic(reading.folder / "report.html") as temporary:
         temporary.write_text(to_html(report, reading.flow), encoding="utf-8")
     try:
-        return str(export(reading, reading.folder / FIRST))
+        case = export(reading, reading.folder / FIRST)
     except NothingToExport:
         return ""
+    copying.join_equal(reading.folder / "report.html", case / "report.html")
+    return str(case)
 
 
 def _exported(reading: Reading, target: Path, weights: Weights, consent: Consent) -> Path:
@@ -164,10 +168,10 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
             )
         write_case(place, culprit, paths, asked)
         models += [place / name for name in paths if (place / name).suffix == ".onnx" and (place / name).is_file()]
-        if (reading.folder / journal.NAME).is_file():
-            with (place / journal.NAME).open("wb") as record:
-                record.writelines(journal.rewritten(reading.folder / journal.NAME, found.cleaned, found.touches))
         places[place] = culprit
+    if (reading.folder / journal.NAME).is_file():
+        with (folder / journal.NAME).open("wb") as record:
+            record.writelines(journal.rewritten(reading.folder / journal.NAME, found.cleaned, found.touches))
     write_whole(store, {model: model for model in models})
     whole = [place for place in places if (place / "model.onnx").is_file()]
     held: dict[Path, int] = {}
@@ -193,6 +197,7 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
             told = msgspec.structs.replace(told, notes=(said, *told.notes))
         _write_report(place, told, reading.flow)
         _write_issue(place, told, asked)
+    _share(folder, [place for place in places if place != folder])
     place_overlays(
         reading, folder, draw_neighbourhood(report.culprits[0].around) if report.culprits else "", found.clean
     )
@@ -202,6 +207,16 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
         (folder / APPLY).write_text(how_to_apply(report.workaround), encoding="utf-8")
     if said := left(found, folder):
         (folder / TRACES).write_text(said + "\n", encoding="utf-8")
+
+
+def _share(folder: Path, others: Sequence[Path]) -> None:
+    """Give each further culprit's folder the same journal, and one file where it tells the same: links, which a copy or an
+    archive of the bundle makes whole files of."""
+    for place in others:
+        if (folder / journal.NAME).is_file():
+            copying.link(folder / journal.NAME, place / journal.NAME)
+        for name in REPORTS:
+            copying.join_equal(folder / name, place / name)
 
 
 def keep_script(workaround: Workaround | None, version: str) -> str:
@@ -223,11 +238,8 @@ def left(found: Traces, folder: Path) -> str:
 
 
 def _write_report(place: Path, report: Report, flow: Flow) -> None:
-    for name, text in (
-        ("report.md", to_markdown(report)),
-        ("report.html", to_html(report, flow)),
-        ("report.json", to_json(report)),
-    ):
+    texts = (to_markdown(report), to_html(report, flow), to_json(report))
+    for name, text in zip(REPORTS, texts, strict=True):
         (place / name).write_text(text, encoding="utf-8")
     environment = msgspec.json.format(msgspec.json.encode(report.environment))
     (place / "environment.json").write_bytes(environment + b"\n")

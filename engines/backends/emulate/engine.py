@@ -10,6 +10,7 @@ from engines import options
 from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
 from engines.backends.emulate import DECLARATION
+from engines.backends.emulate.staged import Staged, divide
 from engines.backends.marks import with_outputs
 from engines.backends.onnxruntime.engine import Session, Settings
 from engines.graph import schema
@@ -34,12 +35,14 @@ class Engine:
     def __init__(self, info: EngineInfo) -> None:
         self.info = info
 
-    def build(self, request: BuildRequest) -> Session:
+    def build(self, request: BuildRequest) -> Session | Staged:
         """Convert and make a session. ``keep``: nodes whose results stay FP32. Raises ``EngineFault``."""
         try:
             marked = with_outputs(_state_types(request.model, request.weights_dir), request.marks)
             if self.info.spec == _AS_TYPED:
                 model = to_rounded(marked, request.weights_dir)
+            elif stages := divide(marked) if _is_searched(request) else ():
+                return Staged(marked, stages, request.weights_dir, self.info.precision, request.keep, _FAST)
             else:
                 model = emulate_precision(marked, request.weights_dir, self.info.precision, request.keep)
         except ModelProblem as error:
@@ -62,6 +65,12 @@ def _state_types(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
         if types.get(name) == "tensor(float)":
             stated.graph.value_info.add(name=name).type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     return stated
+
+
+def _is_searched(request: BuildRequest) -> bool:
+    """Whether it is one of many sets of nodes to keep, and what passes inside is little. A fresh build shares nothing."""
+    small = _is_small(request, len(request.model.graph.node))
+    return bool(request.keep) and small and not (request.marks or request.attempt)
 
 
 def _is_small(request: BuildRequest, nodes: int) -> bool:

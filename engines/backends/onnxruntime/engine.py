@@ -105,15 +105,24 @@ class Session:
                 return dict(zip(names, self._session.run(names, self._fed_arrays(feeds)), strict=True))
             if not any(kind == "tensor(string)" for kind in self._inputs.values()):
                 # One run for all: two runs of a nondeterministic model would give outputs that do not belong together.
-                fed = {name: _wrap_array(feeds[name]) for name in self._inputs}
+                fed = {name: wrap_array(feeds[name]) for name in self._inputs}
                 given = zip(names, self._session.run_with_ort_values(names, fed), strict=True)
-                return {name: _unwrap_array(value) for name, value in given if value.has_value() and value.is_tensor()}
+                return {name: unwrap_array(value) for name, value in given if value.has_value() and value.is_tensor()}
             # Text cannot be wrapped, and what is not plain cannot be unwrapped: what can be an array is given.
             return dict(zip(plain, self._session.run(plain, self._fed_arrays(feeds)), strict=True)) if plain else {}
         except EngineFault:
             raise
         except Exception as error:
             raise _make_fault(error, built=True) from error
+
+    def pass_on(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Every output by name as it lies in ONNX Runtime's memory, of inputs that lie there. Raises ``EngineFault``."""
+        names = list(self._types)
+        try:
+            got = self._session.run_with_ort_values(names, {name: values[name] for name in self._inputs})
+        except Exception as error:
+            raise _make_fault(error, built=True) from error
+        return dict(zip(names, got, strict=True))
 
     @property
     def types(self) -> Mapping[str, str]:
@@ -130,7 +139,7 @@ class Session:
             if kind == "tensor(string)"
             else value
             if kind in _PLAIN
-            else _wrap_array(value)
+            else wrap_array(value)
             for name, kind in self._inputs.items()
             for value in (feeds[name],)
         }
@@ -345,7 +354,7 @@ def _make_fault(error: Exception, built: bool) -> EngineFault:
     return EngineFault("error", f"ONNX Runtime failed while it ran the model: {said}")
 
 
-def _wrap_array(value: Array) -> Any:
+def wrap_array(value: Array) -> Any:
     """An OrtValue of any element type: numpy's own share their memory, others (BF16, FP8, 4 and 2 bits) are copied in."""
     if value.dtype.isbuiltin == 1:
         return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value).reshape(value.shape))
@@ -357,7 +366,7 @@ def _wrap_array(value: Array) -> Any:
     return wrapped
 
 
-def _unwrap_array(value: Any) -> Array:
+def unwrap_array(value: Any) -> Array:
     """An OrtValue's tensor as numpy, through its bytes where numpy lacks the type."""
     if str(value.data_type()) in _PLAIN:
         return np.asarray(value.numpy())

@@ -99,3 +99,22 @@ def test_of_what_was_fed_together_each_has_its_own_part() -> None:
     assert [r.sample for r in one.results] == ["real:1"]
     assert one.run_seconds == pytest.approx(1.0)
     assert len(asked.probes) == 1
+
+
+def test_what_is_fed_together_is_one_probe_and_where_it_fails_the_rest_is_not_run() -> None:
+    """Of two inputs the one that sets failed on goes first; with none such, the session's."""
+    asked = Asked()
+    asked.sets.near |= {"real:1": "others", "real:2": "others"}
+    failing = {"real:0": 0, "real:1": 1, "real:2": 1}
+    asked.answer = lambda asked, probe: asked.engine(
+        msgspec.structs.replace(probe, keep="" if any(failing[s] for s in probe.samples) else probe.keep)
+    )
+    assert asked.drive(asked.sets.passes((1,), RULE, SAMPLES)).failed
+    assert [p.samples for p in asked.probes] == [("real:0",), ("real:1", "real:2")]
+    asked.probes.clear()
+    assert asked.drive(asked.sets.passes((0, 1), RULE, SAMPLES)).failed
+    assert [p.samples for p in asked.probes] == [("real:1",)]
+    asked.probes.clear()
+    failing["real:1"] = 0
+    assert asked.drive(asked.sets.passes((1, 2), RULE, SAMPLES)).failed
+    assert [p.samples for p in asked.probes] == [("real:1",), ("real:2",)]

@@ -1,5 +1,6 @@
 """From a journalled session to report and bundle, with a session written by hand."""
 
+import errno
 import json
 import re
 import subprocess
@@ -241,6 +242,25 @@ def test_the_bundle(session: Path, tmp_path: Path) -> None:
         text = (case / name).read_text()
         assert ("to the kernel team, see session/logs" in text) is (name != "report.md")
         assert str(session) not in text, "where the session lies is nobody else's business"
+
+
+def test_what_two_culprits_folders_tell_alike_lies_on_the_disk_once(
+    session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = ("journal.jsonl", "report.md", "report.html", "report.json")
+    case = export(read(session), tmp_path / "case")
+    assert all((case / "culprit-2" / name).samefile(case / name) for name in shared)
+    assert not (case / "culprit-2/model.onnx").samefile(case / "model.onnx")
+    with zipfile.ZipFile(export(read(session), tmp_path / "k.zip")) as archive:
+        for name in shared:
+            assert archive.read(f"case/culprit-2/{name}") == (case / name).read_bytes()
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    other = export(read(session), tmp_path / "other")
+    assert all((other / "culprit-2" / name).read_bytes() == (other / name).read_bytes() for name in shared)
 
 
 def test_a_bug_report_has_the_fields_of_the_trackers_template(session: Path, tmp_path: Path) -> None:

@@ -1,0 +1,146 @@
+"""The emulation stage by stage: the bits of the whole model, whatever is kept, and no stage twice for one question."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from engines import backends
+from engines.backends.base import BuildRequest
+from engines.backends.emulate import staged
+from engines.backends.emulate.staged import Staged
+from engines.backends.onnxruntime.engine import Session
+from engines.graph.stages import split
+
+FLOAT, WIDTH = TensorProto.FLOAT, 6
+
+
+def tangled(seed: int, nodes: int = 70) -> onnx.ModelProto:
+    """Blocks that fan out and join, shapes computed on the way, weights that several nodes read, a body that reads from
+    outside, an output in the middle."""
+    draw = random.Random(seed)
+    rng = np.random.default_rng(seed)
+    weights = [
+        numpy_helper.from_array(rng.standard_normal((WIDTH, WIDTH), dtype=np.float32) / np.float32(2), f"w{i}")
+        for i in range(4)
+    ]
+    made, floats = [helper.make_node("Shape", ["x"], ["size"], name="size")], ["x"]
+    while len(made) < nodes:
+        name, recent = f"t{len(made)}", floats[-3:]
+        # Held within one, so that what rounding changes is seen at the end.
+        bound = made[-1].op_type not in ("Tanh", "Reshape", "If")
+        kinds = ("Add", "MatMul", "Reshape", "If")
+        kind = "Tanh" if bound else draw.choice(kinds)
+        if kind == "If":
+            branches = [
+                helper.make_graph(
+                    [helper.make_node(op, [recent[-1]], [f"{name}_{op}"])], op, [],
+                    [helper.make_tensor_value_info(f"{name}_{op}", FLOAT, None)],
+                )
+                for op in ("Sin", "Cos")
+            ]  # fmt: skip
+            made.append(helper.make_node("If", ["yes"], [name], name, then_branch=branches[0], else_branch=branches[1]))
+        else:
+            reads = {
+                "Tanh": recent[-1:], "Reshape": [recent[-1], "size"], "MatMul": [recent[-1], f"w{draw.randrange(4)}"],
+            }.get(kind, [recent[-1], draw.choice(floats)])  # fmt: skip
+            made.append(helper.make_node(kind, reads, [name], name))
+        floats.append(name)
+        if draw.random() < 0.3:  # a narrow place
+            floats = floats[-1:]
+    outputs = [made[nodes // 2].output[0], made[-1].output[0]]
+    graph = helper.make_graph(
+        made, "tangled", [helper.make_tensor_value_info("x", FLOAT, [3, WIDTH])],
+        [helper.make_tensor_value_info(name, FLOAT, None) for name in outputs],
+        [*weights, numpy_helper.from_array(np.array(True), "yes")],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known() -> None:
+    staged.forget()
+
+
+def build(model: onnx.ModelProto, keep: frozenset[int], precision: str = "fp16", attempt: int = 0):  # type: ignore[no-untyped-def]
+    request = BuildRequest(model, "", keep=keep, attempt=attempt, feed_shapes={"x": (3, WIDTH)})
+    return backends.make(f"emulate:precision={precision}").build(request)
+
+
+def same(one: dict[str, np.ndarray], two: dict[str, np.ndarray]) -> bool:
+    return list(one) == list(two) and all(
+        one[n].dtype == two[n].dtype and one[n].shape == two[n].shape and one[n].tobytes() == two[n].tobytes()
+        for n in one
+    )
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize("seed", range(3, 9))
+def test_bits_are_those_of_the_whole_model(seed: int, precision: str) -> None:
+    model, draw = tangled(seed), random.Random(seed)
+    assert len(split(model)) > 2
+    feeds = [{"x": np.random.default_rng(s).standard_normal((3, WIDTH)).astype(np.float32)} for s in range(2)]
+    keep = frozenset(draw.sample(range(70), 40))
+    for _ in range(12):
+        now, whole = build(model, keep, precision), build(model, keep, precision, attempt=1)
+        ended = whole.run(feeds[0])[whole.model.graph.output[1].name]
+        assert np.isfinite(ended).all()
+        assert len(np.unique(ended)) > 1
+        assert isinstance(now, Staged)
+        assert isinstance(whole, Session)  # a fresh build takes nothing from another
+        for feed in (*feeds, feeds[0]):
+            assert same(now.run(feed), whole.run(feed))
+        assert same(
+            now.run(feeds[1], [now.model.graph.output[1].name]), whole.run(feeds[1], [whole.model.graph.output[1].name])
+        )
+        assert now.model == whole.model
+        keep ^= {draw.randrange(70), draw.randrange(70)}
+
+
+def test_what_a_node_changes_alone_is_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ran = tangled(1), []
+    stages = split(model)
+    known = Session.pass_on
+    monkeypatch.setattr(Session, "pass_on", lambda self, values: ran.append(self) or known(self, values))
+    feed = {"x": np.ones((3, WIDTH), np.float32)}
+    everything = frozenset(range(70))
+    first = build(model, everything)
+    first.run(feed)
+    assert len(ran) == len(stages)
+    ran.clear()
+    build(model, everything - {stages[-1].first}).run(feed)
+    assert len(ran) == 1
+    ran.clear()
+    build(model, everything - {stages[-1].first}).run({"x": feed["x"] + 1})
+    assert len(ran) == len(stages)  # another question
+    ran.clear()
+    first.run(feed)
+    assert len(ran) == len(stages)  # a run again is a run
+
+
+def test_what_weighs_much_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, feed = tangled(2), {"x": np.ones((3, WIDTH), np.float32)}
+    monkeypatch.setattr(staged, "VALUE", 1)
+    build(model, frozenset(range(70))).run(feed)
+    assert staged.held() == 0
+    monkeypatch.undo()
+    build(model, frozenset(range(70))).run(feed)
+    held = staged.held()
+    assert held > 0
+    monkeypatch.setattr(staged, "PASSED", held // 2)
+    build(model, frozenset(range(60))).run({"x": feed["x"] + 1})
+    assert 0 < staged.held() <= held // 2
+
+
+def test_a_model_that_cannot_be_divided_is_one_stage(tmp_path: Path) -> None:
+    chain = tangled(0)
+    chain.graph.output.append(chain.graph.input[0])
+    assert len(split(chain)) == 1
+    keep = frozenset({1, 5})
+    feed = {"x": np.ones((3, WIDTH), np.float32)}
+    now = build(chain, keep)
+    assert isinstance(now, Session)
+    assert same(now.run(feed), build(chain, keep, attempt=1).run(feed))
