@@ -8,6 +8,7 @@ import ml_dtypes
 import msgspec
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -256,6 +257,33 @@ def test_entries_of_the_session_reach_it() -> None:
     assert part is not None
     assert part.settings["config"]["session.intra_op.allow_spinning"] == "0"
     assert make(told).info.fingerprint != make("onnxruntime:threads=3").info.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("provider", "says"),
+    [("CUDAExecutionProvider", "has no CUDAExecutionProvider"), ("AzureExecutionProvider", "takes no node")],
+)
+def test_check_py_cannot_tell_of_a_provider_that_computes_nothing(provider: str, says: str, tmp_path: Path) -> None:
+    """One that this package lacks, and one that it has and that takes no node: the CPU would compute it all, and be right."""
+    if (provider in onnxruntime.get_available_providers()) != ("Azure" in provider):
+        pytest.skip("another package of ONNX Runtime")
+    onnx.save(small_model([node("Neg", ["x"], ["y"])], {"x": (FLOAT, [1])}, ["y"]), tmp_path / "engine.onnx")
+    part, _ = outside.check_part(outside.found(options.check("onnxruntime:provider=cuda")))
+
+    assert part is not None
+
+    def cannot_tell(why: str) -> None:
+        raise LookupError(why)
+
+    for asked, wanted in ((provider, says), ("CPUExecutionProvider", "")):
+        settings = {**part.settings, "providers": [asked, "CPUExecutionProvider"][: 1 + (asked == provider)]}
+        scope = {"HERE": tmp_path, "MODEL": "engine.onnx", "SETTINGS": settings, "cannot_tell": cannot_tell}
+        exec(part.source, scope)
+        if wanted:
+            with pytest.raises(LookupError, match=wanted):
+                scope["start"]()
+        else:
+            assert scope["start"]()[0]({"x": np.ones(1, np.float32)})["y"].tolist() == [-1]
 
 
 @pytest.mark.parametrize(
