@@ -70,7 +70,8 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
         if right.missed <= missed and not (lost and own and base != findings.model and right.missed):
             names = tuple(m.facts.get("written", {}).get("names", ()))
             what = "your model" if own else "the cleaned model that was searched"
-            said = f"{FILE} ({what} with {len(names)} nodes in FP32), loaded and run: {right.say()}."
+            many = f"{len(names)} {'node' if len(names) == 1 else 'nodes'}"
+            said = f"{FILE} ({what} with {many} in FP32), loaded and run: {right.say()}."
             return WrittenOut(dict(m.artifacts), f"{said}{_say_lost(lost, own)}{_say_why(why)}", names)
         why = why or f"written into your model it is {right.say()}{_list_lost(lost)}"
     return WrittenOut(said=f"There is no {FILE}: {why.rstrip('.')}.")

@@ -60,6 +60,10 @@ def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     assert "1 of 5 nodes fails: squash (overflow)" in ran.out
     assert "workaround (precision): keep 1 node in higher precision: squash" in ran.out
+    assert "worked-around.onnx (your model with 1 node in FP32), loaded and run: right on" in " ".join(ran.out.split())
+    assert "paste this first (your program)" in ran.out
+    (line,) = (line for line in ran.out.splitlines() if "worked-around.onnx inputs.npz outputs.npz" in line)
+    assert line.split()[:2] == ["python", "run_toy.py"]
     alone = tmp_path / "elsewhere"
     shutil.copytree(tmp_path / "s/case", alone)
     lacking = python("-P", alone / "check.py", env=env, folder=alone)

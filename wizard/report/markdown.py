@@ -305,7 +305,8 @@ def recipes(w: Workaround, first: int = 1) -> list[str]:
 
 def how_to_apply(w: Workaround) -> str:
     """Every recipe, as a page of its own."""
-    nodes = f" {count(len(w.keep_higher), 'node')} stay in FP32." if w.keep_higher else ""
+    stay = "stays" if len(w.keep_higher) == 1 else "stay"
+    nodes = f" {count(len(w.keep_higher), 'node')} {stay} in FP32." if w.keep_higher else ""
     only = f" It is right only while {literal(w.condition)}." if w.condition else ""
     found = f"Found on {code(w.engine, LONGEST)}.{nodes} `model.onnx` stands for your model.{only}"
     head = f"# How to apply the workaround\n\n{found}"

@@ -274,6 +274,8 @@ def make(spec: EngineSpec) -> Engine:
         },
         options=DECLARATION.options,
         slots=1,
+        # Given a file that has its types in it, the program that is told to keep to them needs no conversion before.
+        typed=str(spec.with_option("typed", "")) if chosen["typed"] or not low else "",
     )  # fmt: skip
     return Engine(info, program, chosen)
 
