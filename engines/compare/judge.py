@@ -65,21 +65,28 @@ def limit(criterion: Criterion, output: str) -> float:
     return _ratio(tolerance) if criterion.metric in ("sqnr_db", "psnr_db") else tolerance
 
 
+def gives_answer(score: Score, metric: str) -> bool:
+    """Whether the output holds what a metric of answers judges."""
+    answer = score.answer
+    if answer is None:
+        return False
+    return answer.iou is not None if metric == "iou" else metric == "psnr_db" or bool(answer.rows)
+
+
 def _of_answer(score: Score, criterion: Criterion) -> float:
     """Badness under a metric of answers. What gives no such answer (the outputs of a part, which are no outputs of the model) is
     judged by rel_l2 and what the precision may cost, in proportion to the limit: over it there is over it here."""
     answer, metric = score.answer, criterion.metric
-    if answer is not None:
+    if answer is not None and gives_answer(score, metric):
         if metric == "psnr_db":
             return min(HUGE, _ratio(answer.psnr_db))
-        if metric == "iou" and answer.iou is not None:
-            return 1.0 - answer.iou
-        if answer.rows and metric == "perplexity":
+        if metric == "iou":
+            return 1.0 - (answer.iou or 0.0)
+        if metric == "perplexity":
             return min(
                 HUGE, abs(answer.perplexity - answer.expected_perplexity) / max(answer.expected_perplexity, 1e-300)
             )
-        if answer.rows and metric in ("top1", "top5", "kl"):
-            return min(HUGE, float(getattr(answer, metric)))
+        return min(HUGE, float(getattr(answer, metric)))
     times = (1.0 if score.exact else score.rel_l2) / for_parts(criterion).tolerance
     allowed = limit(criterion, score.name)
     if allowed > 0:

@@ -9,7 +9,7 @@ import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
-from engines.compare.judge import badness, judge_check, judge_whole, margin, worst
+from engines.compare.judge import badness, gives_answer, judge_check, judge_whole, margin, worst
 from engines.compare.say import say_limit, say_percent, wrong_by
 from engines.findings import Findings
 from engines.graph.filekind import is_ir
@@ -530,7 +530,22 @@ def say_answers(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str
             said.append(f"{other} of {total} {things} get another top-1 answer from {name}.")
         else:
             said.append(f"All {total} {things} get the same top-1 answer from {name}.")
-    return tuple(said)
+    return (*_say_no_answer(results, rule), *said)
+
+
+def _say_no_answer(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str, ...]:
+    """Which outputs hold nothing that a metric of answers judges, and what decides in its place."""
+    if rule.metric not in ANSWERS:
+        return ()
+    scores = [s for r in results for s in r.outputs if not (s.equal or s.problem)]
+    names = dict.fromkeys(s.name for s in scores if not gives_answer(s, rule.metric))
+    if not names:
+        return ()
+    judged = "masks of integers or boxes (x1 y1 x2 y2)" if rule.metric == "iou" else "class scores"
+    holds = "holds" if len(names) == 1 else "hold"
+    return (
+        f"{', '.join(names)} {holds} no {judged}, so rel_l2 decides there in place of {rule.metric}; see --postprocess.",
+    )
 
 
 def _say_distance(error: float, rule: Criterion) -> str:

@@ -14,7 +14,9 @@ from wizard.words import count, decibels, elide, listing, number, visible
 _WIDTH = 30  # of the words before a value
 _MOST = 12  # outputs with a table of their own
 # Fields that only steer the flow, or that the message has in words.
-_STEERS = frozenset({"message", "verdict", "failure", "failures", "looks", "interval_low", "interval_high"})
+_STEERS = frozenset(
+    {"message", "verdict", "failure", "failures", "looks", "more_looks", "interval_low", "interval_high"}
+)
 # Those that a table of outputs has said already.
 _TABLED = frozenset({"error", "metric", "tolerance", "worst_output", "worst_sample", "margin"})
 
@@ -27,12 +29,16 @@ def found(
     lines = list(tables(outputs, rule)) if outputs and rule else []
     said = _STEERS | _TABLED if lines else _STEERS
     for name, value in outcome.items():
-        if name in said or value in (None, "", False, (), []):
+        if name in said or value in (None, "", False, (), [], "unknown"):
             continue
         label = spec.labels.get(name) or name.replace("_", " ")
-        shown = say_amount(value, rule.metric) if rule and name.endswith("error") else _text(value)
+        shown = _amount(value, rule) if rule and name.endswith("error") else _text(value)
         lines.append(f"  {label:{_WIDTH}} {visible(shown)}")
     return lines
+
+
+def _amount(value: float, rule: Criterion) -> str:
+    return f"{number(value)} times what is allowed" if rule.metric == "elementwise" else say_amount(value, rule.metric)
 
 
 def tables(outputs: Sequence[Mapping[str, Any]], rule: Criterion) -> Iterator[str]:

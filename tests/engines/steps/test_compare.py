@@ -3,12 +3,16 @@
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from engines.asking import Described, StepRefused
+from engines.compare.answers import answer
+from engines.compare.criterion import Criterion
+from engines.compare.metrics import score
 from engines.findings import Findings
 from engines.probe import HUGE, Check, Describe, Import, LoadInputs, Measure, Measurement, SampleResult, Score
-from engines.steps.compare import explain_error
+from engines.steps.compare import explain_error, say_answers
 
 from .simulated import graph
 
@@ -300,3 +304,21 @@ def test_what_passes_by_the_engine_s_own_choice_of_precision_is_said(
     said = "It passes as the engine chose to compute 2 nodes in FP32 (a/Pow, a/Sqrt); all in fp16 it would be wrong by 90 %."
     assert outcome.verdict == "passes"
     assert (f"{said} It is free to." in outcome.message) == told
+
+
+def test_what_holds_nothing_that_the_metric_judges_is_told() -> None:
+    """Once for each output, and not of one that is equal or that has its answer."""
+
+    def scored(a: object, b: object) -> Score:
+        ours, theirs = np.asarray(a, np.float32), np.asarray(b, np.float32)
+        return msgspec.structs.replace(score("y", ours, theirs), answer=answer(ours, theirs))
+
+    logits, boxes = scored([[1.0, 2, 3]], [[1, 2, 4]]), scored([[0, 0, 2, 2]], [[1, 0, 3, 2]])
+    same = msgspec.structs.replace(scored([[1.0, 2]], [[1, 2]]), name="same")
+    rows = tuple(
+        SampleResult(f"real:{i}", (logits, msgspec.structs.replace(boxes, name="boxes"), same)) for i in range(2)
+    )
+    (said,) = (s for s in say_answers(rows, Criterion(metric="iou")) if "rel_l2" in s)
+    assert said.startswith(f"{logits.name} holds no masks of integers or boxes")
+    assert not any("rel_l2" in s for s in say_answers(rows, Criterion(metric="top1")))
+    assert not any("rel_l2" in s for s in say_answers(rows, Criterion()))
