@@ -10,13 +10,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
 from engines.checker import environment, keeper
+
+if TYPE_CHECKING:
+    import socket
 
 PLACEHOLDERS = ("model", "inputs", "expected", "dir")
 # The name that Polygraphy's reducer gives each candidate: checkers written for it find the model under this name too.
@@ -146,30 +149,11 @@ def run_line(
 ) -> CheckResult:
     """The same for a command that is split and filled in. ``who``: what a message calls the program."""
     begun = time.monotonic()
-    given = environment.for_checker(os.environ, handed)
-    mark = given.pop("NARROWDOWN_WORKER", "")
-    reading, writing = os.pipe()
     try:
-        keeping = subprocess.Popen(
-            [sys.executable, "-I", "-S", keeper.__file__, str(writing), mark, *line],
-            cwd=folder,
-            env=given,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=(writing,),
-            start_new_session=True,
-            preexec_fn=_inherit_orphans(),  # noqa: PLW1509 - one system call, resolved beforehand
-        )
+        kept = _keep(line, folder, handed)
     except (OSError, ValueError) as error:
-        os.close(reading)
         return CheckResult("not-started", message=_why(line[0], folder, error, who), words=tuple(line))
-    finally:
-        os.close(writing)
-    assert keeping.stdin is not None
-    assert keeping.stdout is not None
-    assert keeping.stderr is not None
-    out, err, told = _Bounded(keeping.stdout), _Bounded(keeping.stderr), _Told(reading)
+    out, err, told = kept.out, kept.err, kept.told
     deadline = begun + timeout if timeout > 0 else None
     in_time = True
     try:
@@ -178,8 +162,9 @@ def run_line(
         if not in_time:
             _end(told)
     finally:
-        keeping.stdin.close()
-        keeping.wait()
+        os.close(kept.held)
+        while told.open:  # until all that was started has ended
+            told.read()
         for stream in (out, err):
             stream.drain()
         told.close()
@@ -206,6 +191,67 @@ def run_line(
         message="" if in_time else f"The {who} gave no verdict within {timeout:g} s and was stopped.",
         words=tuple(line),
     )
+
+
+class _Kept(NamedTuple):
+    """A checker at work, below its keeper, which ends all of it once ``held`` is closed."""
+
+    held: int
+    out: "_Bounded"
+    err: "_Bounded"
+    told: "_Told"
+
+
+def _keep(line: Sequence[str], folder: Path, handed: Collection[str]) -> _Kept:
+    """Have a keeper run the command. Raises OSError, ValueError."""
+    given = environment.for_checker(os.environ, handed)
+    mark = given.pop("NARROWDOWN_WORKER", "")
+    order = keeper.order(str(folder), mark, line, given)
+    ours: list[int] = []
+    its: list[int] = []
+    try:
+        for way in (1, 0, 0, 0):  # we write to its input, and read the rest
+            ends = os.pipe()
+            ours.append(ends[way])
+            its.append(ends[1 - way])
+        try:
+            keeper.send(_line(given), order, its)
+        except OSError:  # it was killed since the last check
+            _lines.pop().close()
+            keeper.send(_line(given), order, its)
+    except BaseException:
+        for fd in ours:
+            os.close(fd)
+        raise
+    finally:
+        for fd in its:
+            os.close(fd)
+    held, out, err, told = ours
+    return _Kept(held, _Bounded(os.fdopen(out, "rb", 0)), _Bounded(os.fdopen(err, "rb", 0)), _Told(told))
+
+
+_lines: list["socket.socket"] = []  # what this process's keeper takes its orders from, once there was one
+
+
+def _line(given: Mapping[str, str]) -> "socket.socket":
+    """The same, begun if need be. The keeper ends with this process."""
+    import socket
+
+    if not _lines:
+        ours, its = socket.socketpair()
+        with its:
+            subprocess.Popen(
+                [sys.executable, "-I", "-S", keeper.__file__, str(its.fileno())],
+                cwd="/",
+                env=given,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(its.fileno(),),
+                start_new_session=True,
+            )
+        _lines.append(ours)
+    return _lines[0]
 
 
 class _Told:
@@ -317,17 +363,6 @@ def _end(told: _Told) -> None:
     while told.open and told.ended is None and (left := until - time.monotonic()) > 0:
         if select.select([told.fd], [], [], left)[0]:
             told.read()
-
-
-def _inherit_orphans() -> Callable[[], None] | None:
-    """On Linux: a function for the keeper that lets it inherit what loses its parents below it."""
-    import ctypes
-
-    try:
-        prctl = ctypes.CDLL(None).prctl
-    except (AttributeError, OSError):
-        return None
-    return lambda: prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _why(executable: str, folder: Path, error: Exception, who: str) -> str:

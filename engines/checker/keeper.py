@@ -1,13 +1,15 @@
-"""``python -I -S keeper.py STATUS-FD MARK COMMAND...``: runs a checker, and ends whatever it has started, however it ends.
+"""``python -I -S keeper.py SOCKET-FD``: runs one checker after the other, each in a copy of itself that ends whatever the checker
+has started, however it ends. A copy takes a millisecond, a process of its own fifteen.
 
 What a checker starts may leave its process group and its session, lose its parents and empty its environment: neither group nor
-parents nor a mark finds it then. On Linux this process is made the one that inherits orphans (a "child subreaper") before it
-begins, so that all of them stay below it. It kills them when the checker's time is over: when standard input closes, as whoever
-asked for the check has what it wants, or is gone. The standard library only, and little of it: it starts in some 15 milliseconds.
+parents nor a mark finds it then. On Linux the copy is made the one that inherits orphans (a "child subreaper") before it
+begins, so that all of them stay below it. It kills them when the checker's time is over: when its standard input closes, as
+whoever asked for the check has what it wants, or is gone. The standard library only, and little of it.
 
-MARK goes into the checker's environment and not into this process's: who looks for the mark of a killed worker must not end what
-is about to clear up behind it. Says on STATUS-FD, a line each: ``pid N`` or ``errno N`` (the checker runs, or could not be
-started), ``exit N`` (as ``waitpid`` says).
+An order comes through the socket (``order``): four descriptors (the checker's input, output and errors, and one for what the
+copy says), the folder, a mark, the words and the environment. The mark goes into the checker's environment and not into the
+copy's: who looks for the mark of a killed worker must not end what is about to clear up behind it. A copy says, a line each:
+``pid N`` or ``errno N`` (the checker runs, or could not be started), ``exit N`` (as ``waitpid`` says).
 """
 
 import os
@@ -18,8 +20,11 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    import socket
+    from collections.abc import Callable, Mapping, Sequence
 else:
-    import _signal as signal  # what that is made of: the names as enumerations are a third of what it takes to start
+    import _signal as signal  # what these are made of: the names as enumerations are a third of what it takes to start
+    import _socket as socket
 
 Born = tuple[int, str]  # a process id and when it was started: an id alone may be used again
 PR_SET_CHILD_SUBREAPER = 36
@@ -142,6 +147,38 @@ def _say(fd: int, line: str) -> None:
         return
 
 
+_HEAD = 8  # bytes that say how many follow
+_INT = 4  # bytes of a descriptor's number on its way
+_FDS = 4
+
+
+def order(folder: str, mark: str, words: "Sequence[str]", environment: "Mapping[str, str]") -> bytes:
+    """What a check is, as text without descriptors. Raises ``ValueError`` for a text that no program can be given."""
+    texts = [folder, mark, str(len(words)), *words, *(f"{name}={value}" for name, value in environment.items())]
+    if any("\0" in text for text in texts):
+        raise ValueError("embedded null byte")
+    return b"\0".join(map(os.fsencode, texts))
+
+
+def send(line: "socket.socket", text: bytes, descriptors: "Sequence[int]") -> None:
+    """Give an order. Raises ``OSError`` where nobody takes it."""
+    numbers = b"".join(fd.to_bytes(_INT, sys.byteorder) for fd in descriptors)
+    line.sendmsg([len(text).to_bytes(_HEAD, "little")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)])
+    line.sendall(text)
+
+
+def _receive(line: "socket.socket") -> tuple[bytes, list[int]]:
+    """The next order, and its descriptors; none once whoever gives them is gone."""
+    head, rights, _, _ = line.recvmsg(_HEAD, socket.CMSG_SPACE(_FDS * _INT))
+    numbers = b"".join(data for _, _, data in rights)
+    fds = [int.from_bytes(numbers[at : at + _INT], sys.byteorder) for at in range(0, len(numbers), _INT)]
+    left, pieces = int.from_bytes(head, "little"), []
+    while left > 0 and (piece := line.recv(min(left, 1 << 16))):
+        pieces.append(piece)
+        left -= len(piece)
+    return (b"".join(pieces), fds) if head and not left else (b"", [])
+
+
 def _spawn(mark: str, words: list[str]) -> int:
     """Start the checker in a session of its own, as if nobody stood between it and who asked for it. Raises OSError."""
     ours = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -188,12 +225,22 @@ def _keep(status: int, pid: int) -> None:
             return
 
 
-def main() -> None:
-    """Run the checker; end it with all that is its."""
-    status = int(sys.argv[1])
+def _run(text: bytes, fds: list[int], inherit: "Callable[[], object]") -> None:
+    """Carry an order out: run the checker; end it with all that is its."""
+    *streams, status = fds
+    for number, fd in enumerate(streams):
+        os.dup2(fd, number)
+        os.close(fd)
     os.set_inheritable(status, False)
+    folder, mark, count, *rest = map(os.fsdecode, text.split(b"\0"))
+    words, environment = rest[: int(count)], rest[int(count) :]
+    os.setsid()
+    inherit()
+    os.environ.clear()
+    os.environ.update(pair.partition("=")[::2] for pair in environment)
     try:
-        pid = _spawn(sys.argv[2], sys.argv[3:])
+        os.chdir(folder)
+        pid = _spawn(mark, words)
     except OSError as error:
         _say(status, f"errno {error.errno}")
         return
@@ -201,6 +248,41 @@ def main() -> None:
     _keep(status, pid)
     _end_group(pid)
     sweep()
+
+
+def _inheriting() -> "Callable[[], object]":
+    """On Linux: what makes a process inherit what loses its parents below it."""
+    try:
+        import ctypes
+
+        prctl = ctypes.CDLL(None).prctl
+    except (ImportError, AttributeError, OSError):
+        return lambda: None
+    return lambda: prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def main() -> None:
+    """Carry out one order after the other until whoever gives them is gone."""
+    line = socket.socket(fileno=int(sys.argv[1]))
+    os.set_inheritable(line.fileno(), False)
+    inherit = _inheriting()
+    while True:
+        text, fds = _receive(line)
+        if not fds:
+            return
+        if os.fork() == 0:
+            line.close()
+            try:
+                _run(text, fds, inherit)
+            finally:
+                os._exit(0)
+        for fd in fds:
+            os.close(fd)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
 
 
 if __name__ == "__main__":

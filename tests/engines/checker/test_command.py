@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -274,7 +275,7 @@ def test_a_daemon_that_hides_is_ended_however_the_checker_ends(tmp_path: Path, a
     assert gone(pid, within=0.0), "it is gone before the answer comes"
 
 
-@pytest.mark.parametrize("victim", ["worker", "keeper"])
+@pytest.mark.parametrize("victim", ["worker", "copy", "keeper and copy"])
 def test_a_daemon_is_ended_when_what_watches_over_it_is_killed(tmp_path: Path, victim: str) -> None:
     command, place = daemon(tmp_path, "time.sleep(600)")
     code = (
@@ -291,12 +292,38 @@ def test_a_daemon_is_ended_when_what_watches_over_it_is_killed(tmp_path: Path, v
             time.sleep(0.02)
         pid = int(place.read_text())
         assert alive(pid)
-        os.kill(worker.pid if victim == "worker" else keeper.keepers(worker.pid)[0][0], signal.SIGKILL)
+        keepers = [pid for pid, _ in keeper.keepers(worker.pid)]
+        assert len(keepers) == 2, "the one that takes orders, and its copy for this check"
+        for one in {"worker": [worker.pid], "copy": keepers[1:]}.get(victim, keepers):
+            os.kill(one, signal.SIGKILL)
         said, _ = worker.communicate(timeout=30)
     finally:
         worker.kill()
     assert said.strip() == ("" if victim == "worker" else "lost"), "no answer of the checker's"
     assert gone(pid)
+
+
+def test_a_keeper_that_is_killed_costs_no_check(tmp_path: Path) -> None:
+    """The check at work has a copy of its own; the next one has another keeper."""
+    place = tmp_path / "begun"
+    command = script(tmp_path, "import sys, time; open(sys.argv[1], 'w'); time.sleep(0.5); print('all')", "slow.py")
+    found: list[str] = []
+    running = threading.Thread(target=lambda: found.append(check(f"{command} {place}", tmp_path).stdout))
+    running.start()
+    until = time.monotonic() + 30
+    while not place.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    before = keeper.keepers(os.getpid())[0]
+    os.kill(before[0], signal.SIGKILL)
+    running.join()
+    assert found == ["all\n"]
+    assert check(command, tmp_path).status == "exited"
+    assert keeper.keepers(os.getpid())[0] != before
+
+
+def test_a_checker_holds_nothing_of_ours_open(tmp_path: Path) -> None:
+    command = script(tmp_path, "import os; print(sorted(map(int, os.listdir('/proc/self/fd')))[:-1])")
+    assert check(command, tmp_path).stdout == "[0, 1, 2]\n"
 
 
 def test_what_breeds_is_ended(tmp_path: Path) -> None:
