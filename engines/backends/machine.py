@@ -14,7 +14,7 @@ import msgspec
 @functools.cache
 def cpu() -> tuple[str, str]:
     """(model name, its feature flags in one canonical line). Kernels are chosen by these flags, so results may follow them."""
-    name, flags = platform.processor() or platform.machine(), platform.machine()
+    name, flags = "", platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             key, _, value = line.partition(":")
@@ -25,7 +25,10 @@ def cpu() -> tuple[str, str]:
                 break
     except OSError:
         pass
-    return name, flags
+    return (
+        name or platform.processor() or platform.machine(),
+        flags,
+    )  # a program is run for it: only where nothing else says it
 
 
 def count_cores() -> int:

@@ -12,14 +12,11 @@ from importlib import resources
 from typing import Any
 
 import msgspec
-import yaml
 
 from engines.known.entry import Bug
 from engines.known.variant import vary_declared
 
 DIGESTS = "DIGESTS"
-# In C where there is one: each report reads the table, and the one in Python takes a second for it.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class TableProblem(Exception):
@@ -62,8 +59,12 @@ def write_digests(files: Iterable[tuple[str, bytes]]) -> str:
 
 def parse_bug(name: str, content: bytes) -> Bug:
     """One file. Raises TableProblem where it is no entry, or is not called like it."""
+    import yaml  # here: each worker loads this module, and few read the table
+
+    # In C where there is one: each report reads the table, and the one in Python takes a second for it.
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        bug = msgspec.convert(_LOADER(content).get_single_data(), Bug)
+        bug = msgspec.convert(loader(content).get_single_data(), Bug)
     except (yaml.YAMLError, msgspec.ValidationError) as problem:
         raise TableProblem(f"{name}: {' '.join(str(problem).split())}") from None
     if name != f"{bug.id}.yaml":

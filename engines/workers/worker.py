@@ -7,6 +7,7 @@ a native call holds the interpreter (``PR_SET_PDEATHSIG``). Probes run in the ma
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import os
 import queue
 import re
@@ -239,6 +240,8 @@ def serve_probes(root: Path, incoming: int, outgoing: int, parent: int = 0, hand
     # The heavy imports happen while the pool is still deciding what to ask.
     with contextlib.suppress(Exception):  # the first probe will say it
         from engines.workers import operations  # noqa: F401
+    gc.freeze()
+    gc.enable()
     worker = Worker(root, protocol, handed)
     while True:
         worker.answer(protocol.work.get())

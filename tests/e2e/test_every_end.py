@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from engines.compare.say import say_percent, wrong_by
-from wizard.report import to_html, to_json, to_markdown
 from wizard.report.canonical import canonical
+from wizard.report.document import to_json
 from wizard.report.gather import summary
+from wizard.report.html import to_html
+from wizard.report.markdown import to_markdown
 from wizard.report.portable import handed_on
 from wizard.session import folder as folders
 from wizard.session.events import StepFinished, StepStarted

@@ -164,8 +164,10 @@ def session(part: str) -> Read:
 
     def read(data: bytes, folder: Path) -> str:
         from wizard.flow.load import FlowProblem
-        from wizard.report import to_html, to_json, to_markdown
         from wizard.report.canonical import canonical
+        from wizard.report.document import to_json
+        from wizard.report.html import to_html
+        from wizard.report.markdown import to_markdown
         from wizard.report.read import read as read_session
         from wizard.session import folder as folders
         from wizard.session import journal

@@ -13,8 +13,10 @@ import pytest
 
 from wizard.bundle.export import export
 from wizard.flow.load import FlowProblem
-from wizard.report import to_html, to_json, to_markdown
 from wizard.report.canonical import canonical
+from wizard.report.document import to_json
+from wizard.report.html import to_html
+from wizard.report.markdown import to_markdown
 from wizard.report.read import read
 from wizard.session import folder as folders
 from wizard.session import journal

@@ -32,11 +32,11 @@ from wizard.bundle.overlay import place_overlays
 from wizard.flow.model import Flow
 from wizard.machine_room import ask
 from wizard.problem import Problem
-from wizard.report import to_html, to_json, to_markdown
-from wizard.report.document import Report, Workaround
+from wizard.report.document import Report, Workaround, to_json
 from wizard.report.gather import case_files, confirmed
 from wizard.report.hand_on import APPLY
-from wizard.report.markdown import how_to_apply
+from wizard.report.html import to_html
+from wizard.report.markdown import how_to_apply, to_markdown
 from wizard.report.overlay import draw_neighbourhood
 from wizard.report.portable import Traces, portable, traces
 from wizard.report.read import Reading

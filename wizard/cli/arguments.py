@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import gc
 import importlib
 import re
 import shlex
@@ -69,7 +70,11 @@ class Command(NamedTuple):
     function: str
 
     def __call__(self, arguments: argparse.Namespace) -> int:
-        return int(getattr(importlib.import_module(f"wizard.cli.{self.module}"), self.function)(arguments))
+        function = getattr(importlib.import_module(f"wizard.cli.{self.module}"), self.function)
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+        return int(function(arguments))
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

@@ -80,7 +80,7 @@ def show(arguments: argparse.Namespace) -> int:
         return FOUND
     report = reading.report()
     if arguments.json:
-        from wizard.report import to_json
+        from wizard.report.document import to_json
 
         print(to_json(report), end="")
         return FOUND
@@ -99,7 +99,9 @@ def show(arguments: argparse.Namespace) -> int:
 
 def report(arguments: argparse.Namespace) -> int:
     """``narrowdown report SESSION``."""
-    from wizard.report import to_html, to_json, to_markdown
+    from wizard.report.document import to_json
+    from wizard.report.html import to_html
+    from wizard.report.markdown import to_markdown
     from wizard.report.portable import handed_on
 
     forms = ("html", "md", "json")

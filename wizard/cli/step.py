@@ -12,7 +12,6 @@ from engines.steps.registry import STEPS
 from engines.steps.surroundings import TABLE
 from engines.store.content import Store
 from wizard import handed, terminal
-from wizard.bundle.models import write_models
 from wizard.cli import artifacts, run
 from wizard.cli.flow import writable
 from wizard.cli.follow import Follower
@@ -25,7 +24,6 @@ from wizard.given import problem_from, say_usual
 from wizard.machine_room import MachineProblem
 from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
-from wizard.report.read import read
 from wizard.runner.client import Client
 from wizard.session import folder as folders
 from wizard.session import journal
@@ -82,6 +80,9 @@ def follow(arguments: argparse.Namespace, place: Path, problem: Problem, *, fres
     if code == STOPPED:
         terminal.say(f"the session is safe: 'narrowdown resume {place}' goes on.")
         return code
+    from wizard.bundle.models import write_models  # here: neither is needed before the step has ended
+    from wizard.report.read import read
+
     reading = read(place)
     visit = reading.state.route[-1] if reading.state.route else Visit(arguments.name)
     if visit.outcome is None:

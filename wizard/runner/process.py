@@ -3,6 +3,7 @@ are a log."""
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -29,7 +30,6 @@ from wizard.runner.ledger import Ledger
 from wizard.runner.options import Options
 from wizard.runner.restore import examine, make_again
 from wizard.runner.server import Server
-from wizard.runner.walk import Walk
 from wizard.session.events import NoteAdded, WorkerDied
 from wizard.session.folder import FLOW, describe
 from wizard.session.journal import NAME, Journal
@@ -122,11 +122,14 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
     # A session that has ended ends again: nobody asks its workers anything, and each starts when it is asked.
     needed = going_on or not begun or options.executor != LOCAL
     starting = asyncio.create_task(pool.start() if needed else asyncio.sleep(0))
-    # The first worker is a process then, and loads its libraries while this one loads the steps.
+    # The first worker is a process then, and loads its libraries while this one loads the rest.
     for _ in range(_TURNS):
         await asyncio.sleep(0)
     from engines.steps.registry import STEPS
+    from wizard.runner.walk import Walk
 
+    gc.freeze()
+    gc.enable()
     walk = Walk(
         folder,
         flow,

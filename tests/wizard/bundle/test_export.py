@@ -26,9 +26,11 @@ from wizard.bundle.check_script import Asked
 from wizard.bundle.export import NothingToExport, export
 from wizard.bundle.issue import issue
 from wizard.problem import Problem
-from wizard.report import to_html, to_json, to_markdown
 from wizard.report.canonical import canonical
+from wizard.report.document import to_json
 from wizard.report.gather import summary
+from wizard.report.html import to_html
+from wizard.report.markdown import to_markdown
 from wizard.report.read import read
 from wizard.session import folder as folders
 from wizard.session.events import (

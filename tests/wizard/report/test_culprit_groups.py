@@ -6,8 +6,10 @@ import re
 import msgspec
 import pytest
 
-from wizard.report import Report, to_html, to_json, to_markdown
 from wizard.report.culprit_groups import groups, kind, others
+from wizard.report.document import Report, to_json
+from wizard.report.html import to_html
+from wizard.report.markdown import to_markdown
 
 from .test_forms import parsed, report
 

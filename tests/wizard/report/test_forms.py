@@ -19,7 +19,7 @@ from engines.declaration import Recipe
 from engines.probe import HUGE
 from wizard.flow.load import load
 from wizard.flow.render import walked
-from wizard.report import picture, to_html, to_json, to_markdown
+from wizard.report import picture
 from wizard.report.document import (
     Culprit,
     Depth,
@@ -33,9 +33,11 @@ from wizard.report.document import (
     Trigger,
     Varied,
     Workaround,
+    to_json,
 )
 from wizard.report.hand_on import list_deeds, say_first
-from wizard.report.markdown import code, literal
+from wizard.report.html import to_html
+from wizard.report.markdown import code, literal, to_markdown
 from wizard.report.picture import curve, error_by_depth
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.words import LONGEST, count, duration, elide, listing, number, visible

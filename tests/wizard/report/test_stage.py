@@ -11,8 +11,10 @@ from wizard.cli import sessions
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.plain import PlainDisplay
 from wizard.problem import Problem
-from wizard.report import to_html, to_json, to_markdown
+from wizard.report.document import to_json
 from wizard.report.gather import gather
+from wizard.report.html import to_html
+from wizard.report.markdown import to_markdown
 from wizard.report.stage import stage
 from wizard.session.events import (
     AnyEvent,
