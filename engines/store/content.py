@@ -49,6 +49,12 @@ def atomic(target: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def write_atomically(target: Path, content: bytes | str) -> None:
+    """All of it or nothing (``atomic``); text as UTF-8. Raises ``OSError``."""
+    with atomic(target) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
 def write_own(target: Path, content: bytes) -> None:
     """A file that only this user may read (0600); ``regular.read_own`` reads it. Raises ``OSError``."""
     with atomic(target) as temporary:
@@ -136,8 +142,7 @@ def keep(target: Path, data: bytes) -> None:
     with contextlib.suppress(OSError):
         if target.stat().st_size == len(data) and regular.read(target, len(data)) == data:
             return
-    with atomic(target) as temporary:
-        temporary.write_bytes(data)
+    write_atomically(target, data)
 
 
 @functools.cache

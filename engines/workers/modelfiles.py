@@ -23,7 +23,7 @@ from engines.data import polygraphy
 from engines.graph import converted, external
 from engines.graph.emulate import NOTE
 from engines.graph.standing_alone import make_inner
-from engines.store.content import atomic
+from engines.store.content import atomic, write_atomically
 
 INLINE = 1_800 << 20  # bytes of weights that go into the file itself; protobuf holds no more than 2 GiB
 DOC = "doc"  # under which a note has its line for people; the rest are metadata properties
@@ -63,8 +63,7 @@ def write_whole(models: Path, stored: Path, target: Path) -> None:
                 external.write_sparse(weights, piece)
         if weights is not None:
             weights.truncate()
-    with atomic(target) as temporary:
-        temporary.write_bytes(model.SerializeToString())
+    write_atomically(target, model.SerializeToString())
 
 
 def annotate_model(model: ModelProto, notes: Mapping[str, Mapping[str, str]]) -> int:
@@ -109,8 +108,7 @@ def strip_metadata(path: Path) -> bool:
                 props.remove(entry)
             stripped = True
     if stripped:
-        with atomic(path) as temporary:
-            temporary.write_bytes(model.SerializeToString())
+        write_atomically(path, model.SerializeToString())
     return stripped
 
 

@@ -22,7 +22,7 @@ from engines.findings import Culprit
 from engines.options import command_options, file_options, loaded, pair_options, with_libraries
 from engines.spec import parse
 from engines.store import copying
-from engines.store.content import Store, atomic, digest_file
+from engines.store.content import Store, atomic, digest_file, write_atomically
 from engines.store.scratch import scratch
 from wizard.bundle.case import others_eyes, write_case
 from wizard.bundle.check_script import Asked, script
@@ -88,8 +88,7 @@ def export(reading: Reading, target: Path, weights: Weights = "keep", consent: C
 def hand_on(reading: Reading, report: Report) -> str:
     """At an end: the report into the session's folder, and beside it the bundle, where there is a case; its folder, else "".
     Raises SessionProblem, OSError, MachineProblem."""
-    with atomic(reading.folder / "report.html") as temporary:
-        temporary.write_text(to_html(report, reading.flow), encoding="utf-8")
+    write_atomically(reading.folder / "report.html", to_html(report, reading.flow))
     try:
         case = export(reading, reading.folder / FIRST)
     except NothingToExport:

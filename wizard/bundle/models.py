@@ -9,7 +9,7 @@ from engines.known.generator import NAME as GENERATOR
 from engines.spec import parse
 from engines.steps.registry import step_makes
 from engines.store import copying, sound
-from engines.store.content import Store, atomic, digest_file
+from engines.store.content import Store, atomic, digest_file, write_atomically
 from wizard.machine_room import ask
 from wizard.report.read import Reading
 from wizard.session.problems import SessionProblem
@@ -47,15 +47,14 @@ def place_worked_around(reading: Reading, folder: Path) -> str:
 def place_scripts(reading: Reading, folder: Path) -> None:
     """The programs that steps have written, the latest of each name, into ``folder``. Raises OSError."""
     for visit in reading.state.route:
-        for name, text in _list_scripts(reading, visit).items():
-            (folder / name).write_text(text, encoding="utf-8")
+        if text := _find_script(reading, visit):
+            (folder / GENERATOR).write_text(text, encoding="utf-8")
 
 
-def _list_scripts(reading: Reading, visit: Visit) -> dict[str, str]:
-    """The text of each program that a step has written, by the one name that it may have: a session may be a stranger's."""
+def _find_script(reading: Reading, visit: Visit) -> str:
+    """The text of the program that a step has written, which has the one name that it may have: a session may be a stranger's."""
     rows = reading.table(visit.tables.get("generator", ""))
-    text = next((str(row["text"]) for row in rows if row.get("name") == GENERATOR and row.get("text")), "")
-    return {GENERATOR: text} if text else {}
+    return next((str(row["text"]) for row in rows if row.get("name") == GENERATOR and row.get("text")), "")
 
 
 def _list_files(reading: Reading, visit: Visit) -> dict[str, dict[str, str]]:
@@ -70,10 +69,9 @@ def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[st
     Raises MachineProblem, OSError."""
     folder, store = reading.folder, Store(reading.folder)
     target = Path(output).expanduser().absolute() if output else folder / f"{visit.step}.onnx"
-    if scripts := _list_scripts(reading, visit):
-        target = target if output else folder / next(iter(scripts))
-        with atomic(target) as temporary:
-            temporary.write_text(next(iter(scripts.values())), encoding="utf-8")
+    if script := _find_script(reading, visit):
+        target = target if output else folder / GENERATOR
+        write_atomically(target, script)
         return str(target), None
     if step_makes(visit.step, "model"):
         made = next((row.get("model") for row in reading.table(visit.tables.get("sanitized", ""))), None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from engines.store.content import Store, atomic
+from engines.store.content import Store, write_atomically
 from wizard.machine_room import ask
 from wizard.report.overlay import draw_neighbourhood, list_overlaid, write_node_data, write_notes
 from wizard.report.read import Reading
@@ -43,10 +43,11 @@ def write_overlay_file(reading: Reading, target: Path) -> str:
                 f"The session {reading.description.id} has found no culprit whose surroundings are known."
             )
         for number, text in enumerate(drawn, 1):
-            _write(target if number == 1 else target.with_stem(f"{target.stem}-{number}"), text)
+            place = target if number == 1 else target.with_stem(f"{target.stem}-{number}")
+            write_atomically(place.absolute(), text)
         return f"the surroundings of {count(len(drawn), 'culprit')}"
     if kind == ".json":
-        _write(target, write_node_data(rows, report.tolerance, report.metric))
+        write_atomically(target.absolute(), write_node_data(rows, report.tolerance, report.metric))
         return f"node data of {count(len(rows), 'node')} for Model Explorer"
     notes = write_notes(rows, report.tolerance, report.metric)
     with tempfile.TemporaryDirectory(prefix="narrowdown-overlay-") as folder:
@@ -66,8 +67,3 @@ def place_overlays(reading: Reading, folder: Path, around: str, clean: Callable[
         (folder / NODE_DATA).write_text(clean(write_node_data(rows, tolerance, metric)), encoding="utf-8")
     if around:
         (folder / AROUND).write_text(around, encoding="utf-8")
-
-
-def _write(target: Path, text: str) -> None:
-    with atomic(target.absolute()) as temporary:
-        temporary.write_text(text, encoding="utf-8")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engines.store.content import atomic
+from engines.store.content import write_atomically
 from wizard.exits import BAD_USAGE, FOUND, BadUsage, Missing
 from wizard.given import flow_name
 from wizard.words import visible
@@ -73,8 +73,7 @@ def write(text: str, output: str | None) -> None:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         return
     path = Path(writable(output)).expanduser()
-    with atomic(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_atomically(path, text)
 
 
 def writable(output: str) -> str:

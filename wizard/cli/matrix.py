@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 import wizard
-from engines.store.content import atomic
+from engines.store.content import write_atomically
 from wizard import trust
 from wizard.cli.flow import write
 from wizard.exits import DIFFERS, FOUND, NEEDS_PERSON, UNRESOLVED
@@ -54,8 +54,10 @@ def matrix(arguments: argparse.Namespace) -> int:
                 f"{cell.session:16} {visible(cell.column):40} {outcome(cell):16} {visible(cell.said[:160])}", flush=True
             )
     if arguments.junit:
-        with atomic(Path(arguments.junit).expanduser().absolute()) as temporary:
-            temporary.write_bytes(ElementTree.tostring(junit(cells), encoding="utf-8", xml_declaration=True))
+        write_atomically(
+            Path(arguments.junit).expanduser().absolute(),
+            ElementTree.tostring(junit(cells), encoding="utf-8", xml_declaration=True),
+        )
     if arguments.summary:
         write(summary(cells), arguments.summary if arguments.summary != "md" else None)
     codes = {cell.code for cell in cells}

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from engines.store import regular
-from engines.store.content import atomic
+from engines.store.content import write_atomically
 from wizard.ladder.environments import Place, install
 from wizard.ladder.rungs import Outcome
 
@@ -60,8 +60,7 @@ def ask(case: Case, place: Place, timeout: float, kept: Path) -> Answer:
     answer = _run(case, place, timeout)
     if place.folder is not None and answer.outcome != "cannot tell":
         kept.mkdir(parents=True, exist_ok=True)
-        with atomic(_record(case, place, kept)) as temporary:
-            temporary.write_bytes(msgspec.json.encode(answer))
+        write_atomically(_record(case, place, kept), msgspec.json.encode(answer))
     return answer
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from engines.probe import AnyProbe, Check, Import, Inspect, LoadInputs, Measure
 from engines.store import copying
-from engines.store.content import Store, atomic
+from engines.store.content import Store, write_atomically
 from wizard.problem import Problem
 from wizard.session import folder as folders
 from wizard.session import journal
@@ -137,10 +137,10 @@ def _inputs(problem: Problem) -> object:
 def _write(target: Path, events: Sequence[AnyEvent]) -> None:
     """A journal of these events, in order, with the times that they have."""
     store, now = Store(target), round(time.time(), 6)
-    with atomic(target / journal.NAME) as temporary:
-        temporary.write_bytes(
-            b"".join(
-                journal.encode(journal.fit(msgspec.structs.replace(event, seq=seq, ts=event.ts or now), store))
-                for seq, event in enumerate(events, 1)
-            )
-        )
+    write_atomically(
+        target / journal.NAME,
+        b"".join(
+            journal.encode(journal.fit(msgspec.structs.replace(event, seq=seq, ts=event.ts or now), store))
+            for seq, event in enumerate(events, 1)
+        ),
+    )

@@ -24,7 +24,7 @@ import msgspec
 
 from engines import discovery, faults
 from engines.store import copying, decoding, regular, sound
-from engines.store.content import Store, atomic
+from engines.store.content import Store, write_atomically
 from wizard import config
 from wizard.problem import Problem
 from wizard.session import journal, lock
@@ -130,12 +130,16 @@ def _fill(target: Path, problem: Problem, flow_text: str, id_: str) -> None:
         versions=versions(),
         machine=machine(),
     )
-    with atomic(target / FLOW) as temporary:
-        temporary.write_bytes(text)
-    fields = msgspec.to_builtins(description)
+    write_atomically(target / FLOW, text)
     # Last: a folder with a description is a whole session.
-    with atomic(target / DESCRIPTION) as temporary:
-        temporary.write_bytes(msgspec.json.format(msgspec.json.encode({**fields, "crc": checksum(fields)})))
+    write_description(target, description)
+
+
+def write_description(target: Path, description: Description) -> None:
+    """Into the session's folder, with its checksum. Raises ``OSError``."""
+    fields = msgspec.to_builtins(description)
+    checked = {**fields, "crc": checksum(fields)}
+    write_atomically(target / DESCRIPTION, msgspec.json.format(msgspec.json.encode(checked)))
 
 
 def checksum(fields: Mapping[str, Any]) -> str:
@@ -385,11 +389,9 @@ def repair(folder: Path) -> tuple[Path, tuple[str, ...]]:
     said = [*faults.kept, *faults.made, *([journal.NAME] if lost else [])]
     if flow:
         said.append(FLOW)
-        with atomic(target / FLOW) as temporary:
-            temporary.write_bytes(flow)
+        write_atomically(target / FLOW, flow)
     for name, data in ((journal.NAME, kept), ("journal.lost", lost)):
-        with atomic(target / name) as temporary:
-            temporary.write_bytes(data)
+        write_atomically(target / name, data)
     return target, tuple(said)
 
 

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 
 from engines.store import decoding, regular
-from engines.store.content import Store, atomic
+from engines.store.content import Store, write_atomically
 from wizard.session import condensed
 from wizard.session.events import (
     VERSION,
@@ -392,8 +392,7 @@ def _set_aside(path: Path, tail: bytes) -> Path:
     number = 1
     while (target := path.with_name(f"journal.torn-{number}")).exists():
         number += 1
-    with atomic(target) as temporary:
-        temporary.write_bytes(tail)
+    write_atomically(target, tail)
     return target
 
 

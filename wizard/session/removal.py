@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from engines.store.content import atomic
 from wizard.session import folder as folders
 from wizard.session import lock
 from wizard.session.problems import SessionProblem
@@ -55,9 +54,7 @@ def rename(place: Path, name: str) -> Path:
     try:
         about = msgspec.structs.replace(folders.describe(place), id=name)
         place.rename(target)
-        fields = msgspec.to_builtins(about)
-        with atomic(target / folders.DESCRIPTION) as temporary:
-            temporary.write_bytes(msgspec.json.format(msgspec.json.encode({**fields, "crc": folders.checksum(fields)})))
+        folders.write_description(target, about)
     finally:
         held.release()
     return target

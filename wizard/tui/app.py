@@ -23,7 +23,7 @@ from textual.signal import Signal
 from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
-from engines.store.content import atomic
+from engines.store.content import write_atomically
 from wizard.exits import FOUND, STOPPED, Refusal
 from wizard.problem import Problem
 from wizard.runner import requests
@@ -367,8 +367,7 @@ class Narrowdown(InTurn[int]):
         self.copy_to_clipboard(command)
         target = folder / "last-command.txt"
         try:
-            with atomic(target) as temporary:
-                temporary.write_text(command + "\n", encoding="utf-8")
+            write_atomically(target, command + "\n")
         except OSError as error:
             return f"Sent to the terminal's clipboard. {target} could not be written: {error.strerror or error}."
         return f"Sent to the terminal's clipboard, which some terminals and tmux drop, and written to {target}"
