@@ -96,16 +96,6 @@ _BY_NAME = {kind.name: kind for kind in KINDS}
 _OTHER = CauseKind("", "", "")  # a name that another version gave
 
 
-def plain(name: str) -> str:
-    """What goes wrong, in plain words; "" for a name that is not known."""
-    return _BY_NAME.get(name, _OTHER).plain
-
-
-def card(name: str) -> str:
-    """The term that explains it; "" where there is none."""
-    return _BY_NAME.get(name, _OTHER).card
-
-
-def unfit(name: str) -> bool:
-    """Whether the right values do not fit into the engine's storage type."""
-    return _BY_NAME.get(name, _OTHER).unfit
+def find_cause(name: str) -> CauseKind:
+    """The cause of a name; one that says nothing for a name that is not known."""
+    return _BY_NAME.get(name, _OTHER)

@@ -5,8 +5,8 @@ reason, and the rest goes on without it.
 """
 
 import ast
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Final, TypeVar
 
 from engines import discovery
 from engines.converters import conversion_recipes
@@ -15,6 +15,7 @@ from engines.options import values
 from engines.spec import EngineSpec
 
 MODELS: Final = ("engine.onnx", "model.onnx")  # which files of a case an engine may be run on
+T = TypeVar("T")
 _PRECISIONS: Final = ("fp16", "bf16", "int8", "fp8", "tf32")
 
 
@@ -76,10 +77,7 @@ def lines(engine: Found, compare: str, inputs: tuple[str, ...], part: CheckPart 
     give = by_hand(engine).lines
     if give is None or part is None:
         return []
-    try:
-        return [str(line) for line in give(engine, CaseCommand(compare, inputs, part))]
-    except Exception:
-        return []
+    return _take(lambda: [str(line) for line in give(engine, CaseCommand(compare, inputs, part))], [])
 
 
 def flags(engine: Found) -> tuple[list[str], list[str]]:
@@ -88,38 +86,34 @@ def flags(engine: Found) -> tuple[list[str], list[str]]:
     said = [f"--{precision}"] if precision in _PRECISIONS else []
     plain = said, said if precision != "tf32" else []
     give = by_hand(engine).flags
-    try:
-        return give(engine) if give else plain
-    except Exception:
-        return plain
+    return _take(lambda: give(engine), plain) if give else plain
 
 
 def fitted(engine: Found, text: str) -> str:
     """A command of a flow as the engine needs it. Never raises ``Exception``."""
     give = by_hand(engine).fitted
-    try:
-        return str(give(engine, text)) if give else text
-    except Exception:
-        return text
+    return _take(lambda: str(give(engine, text)), text) if give else text
 
 
 def keep_script(engine: Found, nodes: Collection[str]) -> str:
     """The script with which Polygraphy keeps these nodes in FP32; "" where it cannot. Never raises ``Exception``."""
     give = by_hand(engine).keep_script
-    try:
-        return str(give(engine, nodes)) if give else ""
-    except Exception:
-        return ""
+    return _take(lambda: str(give(engine, nodes)), "") if give else ""
 
 
 def apply(engine: Found, cure: Cure) -> list[Recipe]:
     """The workaround in the words of each tool: the engine's own, then those that convert a model. Never raises ``Exception``."""
     give = by_hand(engine).apply
-    try:
-        own = give(engine, cure) if give else []
-    except Exception:
-        own = []
+    own: list[Recipe] = _take(lambda: give(engine, cure), list[Recipe]()) if give else []
     return [*own, *conversion_recipes(engine.spec.get("precision"), cure)]
+
+
+def _take(give: Callable[[], T], otherwise: T) -> T:
+    """What the declaration gives, which another package may have written."""
+    try:
+        return give()
+    except Exception:
+        return otherwise
 
 
 def _declared(engine: Found) -> Declaration:

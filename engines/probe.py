@@ -382,9 +382,6 @@ class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
     nodes: int = 0  # of the candidate that was built
     assumed: Literal["", "pass", "fail"] = ""
 
-    def artifact(self, name: str) -> str:
-        return self.artifacts[name]
-
     @property
     def each_run(self) -> tuple[tuple[SampleResult, ...], ...]:
         """The results of run 0, then those of the runs that differed from it."""

@@ -9,7 +9,16 @@ from engines.compare.say import wrong_by
 from engines.findings import Unseen, Workaround
 from engines.probe import Measure, Measurement, Unroll
 from engines.search.inquiry import Inquiry
-from engines.search.unseen import Near, add_made, count_determined, count_wanted, list_failing, make_near, restrict
+from engines.search.unseen import (
+    Near,
+    add_made,
+    count_determined,
+    count_wanted,
+    find_worst,
+    list_failing,
+    make_near,
+    restrict,
+)
 from engines.search.whole import list_feeds
 
 UNSEEN = "It builds, and the reference is right with it; whether this engine then is cannot be seen on this machine."
@@ -84,7 +93,7 @@ def fix_control_flow(ask: Inquiry) -> Sub[Fixed]:
     given = {s for s in others if s.startswith("real:")}
     right, right_given = len(others - wrong), len(given - wrong)
     unseen = Unseen(
-        right, len(others), len(given), right_given, len(others), error=_error(ask, restrict(tried, others))
+        right, len(others), len(given), right_given, len(others), error=find_worst(restrict(tried, others), rule)
     )
     unseen = yield from _try_near(ask, model, fixed, tried, unseen, runs=shown)
     error = worst(tried.results, rule)[2]
@@ -140,11 +149,6 @@ def _probe(
 def _of(m: Measurement, sample: str) -> set[str]:
     """The results of a sample: its own, or those of its rows."""
     return {s for s in by_sample(m) if s == sample or s.startswith(f"{sample}/") or sample.startswith(f"{s}/")}
-
-
-def _error(ask: Inquiry, m: Measurement) -> float:
-    rows = [r for run in by_sample(m).values() for r in run]
-    return worst(rows, ask.criterion)[2] if rows else 0.0
 
 
 def _say_written(made: Measurement) -> str:

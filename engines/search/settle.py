@@ -16,6 +16,7 @@ from engines.graph.shapelike import form_deciding_tensors
 from engines.probe import HUGE, Candidate, Edit, Measurement
 from engines.search.inquiry import Inquiry
 from engines.search.search import NodeIds, Trials
+from engines.search.whole import sign_failure
 
 # Values that a fed tensor is filled with, to see whether the fault needs its own: the last one squares past what FP16 holds.
 SIMPLE = (1.0, -1.0, 300.0)
@@ -192,23 +193,9 @@ def _sign_case(ask: Inquiry, m: Measurement, verdict: Verdict) -> Signature | No
     build has no errors: there it is the whole model's."""
     if ask.signature.kind in ("build", "crash"):
         return ask.signature
-    if not isinstance(m, Measurement) or not m.results:
+    if not m.results or not verdict.failed:
         return None
-    scores = ask.row(m).outputs
-    failing = {s.name: badness(s, ask.criterion) for s in scores if over(s, ask.criterion)}
-    return (
-        Signature(
-            kind="accuracy",
-            sample=ask.findings.sample,
-            outputs=tuple(failing),
-            errors=failing,
-            nonfinite=any(s.new_nonfinite for s in scores),
-            metric=ask.criterion.metric,
-            tolerance=ask.criterion.tolerance,
-        )
-        if verdict.failed
-        else None
-    )
+    return sign_failure(ask.row(m), ask.criterion, ask.findings.sample)
 
 
 def _still_fails(ask: Inquiry, m: Measurement, candidate: Candidate, signature: Signature | None) -> bool:

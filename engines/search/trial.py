@@ -12,7 +12,7 @@ import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
-from engines.compare.judge import limit, worst
+from engines.compare.judge import exceed, limit, worst
 from engines.findings import Findings, Replaced
 from engines.probe import Measurement
 from engines.search.golden_reference import Trial
@@ -145,7 +145,7 @@ def _replace_reference(tried: Tried, feed: tuple[str, ...], bounds: Bounds) -> S
         )
         why = f"{name_voice(heard.judge)} cannot stand in for it: {slow.rstrip('.')}."
         engine = yield from asked(probe_whole(ctx, fresh, samples=feed, reference=heard.judge, timeout=bounds.seconds))
-        wrong = engine.status == "ok" and _is_over(engine, rule)
+        wrong = engine.status == "ok" and exceed(engine.results, rule)
         found = msgspec.structs.replace(before, alike=alike and wrong)
         return msgspec.structs.replace(tried, findings=found, verdict="reference", why=why)
     locked = yield from lock_failure(against, fresh, m)
@@ -157,8 +157,3 @@ def _replace_reference(tried: Tried, feed: tuple[str, ...], bounds: Bounds) -> S
     why = f"{name_voice(heard.judge)} and {name_voice(heard.other)} agree against it"
     found = msgspec.structs.replace(locked, replaced=Replaced(ctx.reference, heard.judge, why), alike=alike)
     return msgspec.structs.replace(tried, ctx=against, findings=found, measurement=m)
-
-
-def _is_over(m: Measurement, rule: Criterion) -> bool:
-    _, output, error = worst(m.results, rule)
-    return error > limit(rule, output)

@@ -11,7 +11,7 @@ from engines.compare.criterion import Criterion
 from engines.compare.judge import by_sample, exceed, worst
 from engines.findings import Findings, Unseen
 from engines.options import recorded
-from engines.probe import LoadInputs, Measure, Measurement, SampleInfo, SampleResult
+from engines.probe import LoadInputs, Measurement, SampleInfo, SampleResult
 from engines.search.inquiry import Inquiry
 from engines.search.noise import DRAWS, WITHIN
 from engines.search.whole import list_feeds
@@ -145,12 +145,14 @@ def try_unseen(
     bare = len(list_failing(restrict(plain, held), rule))
     each = math.ceil(len(plain.results) / max(1, len(list_feeds(ask.findings))))
     near: Near = yield from make_near(ask, count_wanted(plain, len(held)), batch, each)
-    unseen = Unseen(right, len(by_sample(apart)), len(by_sample(apart)), right, bare, 0, before, _error(apart, rule))
+    unseen = Unseen(
+        right, len(by_sample(apart)), len(by_sample(apart)), right, bare, 0, before, find_worst(apart, rule)
+    )
     if not near.feeds:
         return Tried(unseen, tuple(over))
     yield Note(f"does it hold on {len(near.feeds) * each} samples that it was not made on?")
     m: Measurement = yield from question(near.inputs, near.feeds)
-    without = yield from asked(_plain(ask, near))
+    without = yield from asked(ask.plain(near.feeds, inputs=near.inputs))
     if m.status != "ok" or without.status != "ok":
         return Tried(unseen, tuple(over))
     made = yield from count_determined(ask, near, m)
@@ -175,12 +177,8 @@ def add_made(unseen: Unseen, made: Determined, rule: Criterion, *, plain: int) -
         n=unseen.n + n,
         plain=unseen.plain + plain,
         undetermined=len(made.loose),
-        error=max(unseen.error, _error(made.counted, rule)),
+        error=max(unseen.error, find_worst(made.counted, rule)),
     )
-
-
-def _plain(ask: Inquiry, near: Near) -> Measure:
-    return ask.plain(near.feeds, inputs=near.inputs)
 
 
 def find_undetermined(ask: Inquiry, near: Near, m: Measurement, over: list[str]) -> Sub[frozenset[str]]:
@@ -198,7 +196,8 @@ def find_undetermined(ask: Inquiry, near: Near, m: Measurement, over: list[str])
     )
 
 
-def _error(m: Measurement, rule: Criterion) -> float:
+def find_worst(m: Measurement, rule: Criterion) -> float:
+    """The worst error of any sample in any run; 0 where there is none."""
     rows = [r for run in by_sample(m).values() for r in run]
     return worst(rows, rule)[2] if rows else 0.0
 

@@ -7,7 +7,7 @@ import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import REFUSALS, badness, exceed, judge_check, judge_whole, limit, worst
+from engines.compare.judge import REFUSALS, badness, exceed, judge_check, judge_whole, over, worst
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import Candidate, Check, Measure, Measurement, SampleResult
@@ -101,13 +101,12 @@ def list_failing(results: Iterable[SampleResult], rule: Criterion) -> tuple[Samp
 
 def sign_failure(result: SampleResult, rule: Criterion, sample: str) -> Signature:
     """The signature of one failing result: its outputs that are over tolerance, their errors, non-finite or not."""
-    errors = {s.name: badness(s, rule) for s in result.outputs}
-    over = {s.name: errors[s.name] for s in result.outputs if errors[s.name] > limit(rule, s.name)}
+    failing = {s.name: badness(s, rule) for s in result.outputs if over(s, rule)}
     return Signature(
         kind="accuracy",
         sample=sample,
-        outputs=tuple(over),
-        errors=over,
+        outputs=tuple(failing),
+        errors=failing,
         nonfinite=any(s.new_nonfinite for s in result.outputs),
         metric=rule.metric,
         tolerance=rule.tolerance,

@@ -47,7 +47,9 @@ def _kind_of_whole(ctx: StepContext) -> Kind:
 
 def on_all(ctx: StepContext, runs: int = 1, probes: int = 1, *, real: bool = False) -> Work:
     """The whole model on every sample; ``real``: on those that the user gave, where there are any."""
-    return Work(_kind_of_whole(ctx), probes, _count_rows(ctx, real=real), max(1, runs))
+    samples = ctx.findings.samples
+    rows = count_rows(list_feeds(ctx.findings) if real else (s.id for s in samples), samples)
+    return Work(_kind_of_whole(ctx), probes, rows, max(1, runs))
 
 
 def on_sample(ctx: StepContext, probes: int = 1, runs: int = 1) -> Work:
@@ -100,11 +102,6 @@ def rounding_counts(ctx: StepContext) -> bool:
     """Whether rounding alone is over a tenth of the tolerance, so that every node counts."""
     rule = ctx.findings.criterion
     return rule is not None and rule.tolerance / 10 < ROUNDING.get(rule.precision, 0.0)
-
-
-def _count_rows(ctx: StepContext, *, real: bool = False) -> int:
-    samples = ctx.findings.samples
-    return count_rows(list_feeds(ctx.findings) if real else (s.id for s in samples), samples)
 
 
 def sample_rows(ctx: StepContext) -> int:

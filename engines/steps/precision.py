@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from engines import causes
 from engines.asking import Note, StepContext, StepRefused, Sub, asked
+from engines.causes import find_cause
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import by_sample, judge_whole, limit, worst
 from engines.compare.say import say_amount
@@ -702,7 +702,7 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
     findings = ctx.findings
     culprits = findings.culprits
     seeds = {n for c in culprits for n in ranges.decode(c.keep or c.case.node_ids)}
-    each = FITTING if all(causes.unfit(c.cause) for c in culprits) else GROWING
+    each = FITTING if all(find_cause(c.cause).unfit for c in culprits) else GROWING
     # Six: none and all kept on all samples, all kept with the margin, the seeds, and the result twice.
     wanted = 6 + (each * len(seeds) if seeds else size.nodes // UNLED)
     if seeds and (findings.spread or works.rounding_counts(ctx)):

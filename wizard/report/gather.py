@@ -577,7 +577,7 @@ def say_weighed(row: Weighed, rows: Sequence[Weighed], metric: str) -> str:
 
 def say_source(c: Culprit) -> str:
     """Where it stands in the program that was exported, and what may be done there."""
-    cure = "; compute this in float32 there" if causes.unfit(c.cause) else ""
+    cure = "; compute this in float32 there" if causes.find_cause(c.cause).unfit else ""
     return f"In your program it is {listing(c.source)}{cure}."
 
 

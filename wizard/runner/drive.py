@@ -101,7 +101,7 @@ def answer_for_step(probe: AnyProbe, measurement: Measurement, store: Store) -> 
     """The answer as the step gets it: a Describe that worked comes with its index. Raises OSError where the index's
     file is gone."""
     if isinstance(probe, Describe) and measurement.status == "ok":
-        return Described(index_of(store.root, measurement.artifact("index")), measurement)
+        return Described(index_of(store.root, measurement.artifacts["index"]), measurement)
     return measurement
 
 

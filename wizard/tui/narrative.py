@@ -131,7 +131,7 @@ def words(scene: Scene) -> tuple[list[Entry], int]:
     others."""
     folder = str(scene.folder)
     node = scene.at or (scene.flow.nodes.get(scene.state.route[-1].node) if scene.state.route else None)
-    named = [causes.card(c.cause) for c in scene.state.findings.culprits] if scene.state.end else []
+    named = [causes.find_cause(c.cause).card for c in scene.state.findings.culprits] if scene.state.end else []
     here = [name for name in dict.fromkeys(named) if name and terms.card(name, folder)]
     here += [name for name in (node.terms if node else ()) if name not in here]
     names = [*here, *(name for name in terms.known(folder) if name not in here)]

@@ -86,7 +86,7 @@ def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> l
         (f"{len(case.nodes)} nodes" if len(case.nodes) != 1 else "1 node", ops or "?"),
         ("named", list_case_nodes(case, width, glyphs)),
         ("fails", "; ".join(filter(None, (often, own, effect))) or "?"),
-        ("cause", ": ".join(filter(None, (culprit.cause.replace("-", " "), causes.plain(culprit.cause))))),
+        ("cause", ": ".join(filter(None, (culprit.cause.replace("-", " "), causes.find_cause(culprit.cause).plain)))),
         *([("shown by", culprit.evidence)] if culprit.evidence else []),
     ]
     if case.good is not None:
