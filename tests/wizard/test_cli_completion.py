@@ -1,6 +1,6 @@
 """What the shells complete: words by the grammar, asked by bash itself through its script."""
 
-import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -43,20 +43,84 @@ def test_every_command_and_option_can_be_completed() -> None:
     assert walk(parser(), ()) > 20
 
 
-def test_bash_asks_through_its_script(tmp_path: Path) -> None:
-    command = tmp_path / "narrowdown"
+@pytest.fixture
+def surroundings(tmp_path: Path) -> dict[str, str]:
+    """A home of its own with one session, and a folder of programs in which ``narrowdown`` is this very one."""
+    command = tmp_path / "bin" / "narrowdown"
+    command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m wizard "$@"\n')
     command.chmod(0o755)
-    script = f"set -u\n{completion.SCRIPTS['bash']}\nCOMP_WORDS=(narrowdown run --); COMP_CWORD=2; _narrowdown; "
-    script += 'echo "${COMPREPLY[*]}"\nCOMP_WORDS=(narrowdown sessions ""); _narrowdown; echo "${COMPREPLY[*]}"'
+    (tmp_path / "sessions" / "sjbx8").mkdir(parents=True)
+    (tmp_path / "sessions" / "sjbx8" / "session.json").touch()
+    (tmp_path / "a model.onnx").touch()
+    return {
+        "HOME": str(tmp_path), "PATH": f"{command.parent}:/usr/bin:/bin", "NARROWDOWN_HOME": str(tmp_path / "sessions"),
+        "TERM": "dumb", "LANG": "C.UTF-8",
+    }  # fmt: skip
+
+
+def in_shell(shell: str, words: list[str], surroundings: dict[str, str]) -> str:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} on this machine")
     done = subprocess.run(
-        ["bash", "--norc", "-c", script], capture_output=True, text=True, check=False,
-        env={**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"},
+        [shell, *words], capture_output=True, text=True, check=False, env=surroundings, cwd=surroundings["HOME"],
+        timeout=120,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    options, below = done.stdout.splitlines()
-    assert "--tolerance" in options.split()
-    assert below == "rm prune rename"
+    return done.stdout
+
+
+TYPED = [
+    ("narrowdown sessions ", {"rm", "prune", "rename"}),
+    ("narrowdown resume s", {"sjbx8"}),
+    ("narrowdown run --engine emu", {"emulate"}),
+    ("narrowdown replay sjbx8 --expect f", {"fixed", "fails"}),
+]
+
+
+def test_bash_asks_through_its_script(surroundings: dict[str, str]) -> None:
+    script = f"set -u\n{completion.SCRIPTS['bash']}\ncomplete -p narrowdown\n"
+    for line, _ in TYPED:
+        typed = line.strip() + (" ''" if line.endswith(" ") else "")
+        script += (
+            f'COMP_WORDS=({typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _narrowdown; echo "${{COMPREPLY[*]}}"\n'
+        )
+    how, *found = in_shell("bash", ["--norc", "-c", script], surroundings).splitlines()
+    assert "-o default" in how, "files are the shell's own to find"
+    assert [set(line.split()) for line in found] == [wanted for _, wanted in TYPED]
+
+
+def test_fish_asks_through_its_script(surroundings: dict[str, str]) -> None:
+    place = Path(surroundings["HOME"]) / ".config/fish/completions/narrowdown.fish"
+    place.parent.mkdir(parents=True)
+    place.write_text(completion.SCRIPTS["fish"])
+    for line, wanted in TYPED:
+        said = in_shell("fish", ["-c", f"complete -C {shlex.quote(line)}"], surroundings)
+        assert {row.partition("\t")[0] for row in said.splitlines()} >= wanted, line
+    said = in_shell("fish", ["-c", "complete -C 'narrowdown run a'"], surroundings)
+    assert "model.onnx" in said, "files are the shell's own to find"
+
+
+@pytest.mark.timeout(300)
+def test_zsh_asks_through_its_script(surroundings: dict[str, str]) -> None:
+    """Keys into a terminal: zsh completes nowhere else."""
+    pexpect = pytest.importorskip("pexpect")
+    if shutil.which("zsh") is None:
+        pytest.skip("no zsh on this machine")
+    functions = Path(surroundings["HOME"]) / "functions"
+    functions.mkdir()
+    (functions / "_narrowdown").write_text(completion.SCRIPTS["zsh"])
+    shell = pexpect.spawn("zsh", ["-f", "-i"], env=surroundings, cwd=surroundings["HOME"], encoding="utf-8", timeout=60)
+    shell.sendline(f"fpath=({functions} $fpath); autoload -Uz compinit; compinit -u; echo be''gun")
+    shell.expect("begun")
+    for line, wanted in (*TYPED, ("narrowdown run a", {"model.onnx"})):
+        shell.send(f"{line}\t")
+        for word in sorted(wanted):  # as zsh lists them
+            shell.expect_exact(word if len(wanted) > 1 else word.removeprefix(line.split(" ")[-1]))
+        shell.sendcontrol("u")
+        shell.sendline(f"echo en''ded {line.split(' ')[1]}")
+        shell.expect_exact(f"ended {line.split(' ')[1]}")
+    shell.close(force=True)
 
 
 @pytest.mark.parametrize("shell", completion.SCRIPTS)
