@@ -4,7 +4,7 @@ import shlex
 import sys
 from importlib.util import find_spec
 
-_OURS = ("wizard", "engines", "flows")
+OURS = ("wizard", "engines", "flows")
 # What a package that is imported is called where it is installed from.
 _CALLED = {"yaml": "pyyaml", "google": "protobuf", "PIL": "pillow", "ml_dtypes": "ml-dtypes"}
 
@@ -25,7 +25,7 @@ def command(install: str) -> str:
 def lacking(error: ImportError) -> str:
     """Which package is missing, or cannot be loaded, and what installs it; "" where it is one of ours, which is our own fault."""
     package = (error.name or "").partition(".")[0]
-    if not package or package in _OURS:
+    if not package or package in OURS:
         return ""
     install = command(f"pip install {_CALLED.get(package, package)}")
     if isinstance(error, ModuleNotFoundError):

@@ -56,7 +56,7 @@ def decibels(value: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    """``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 05 min``, ``7 days``, ``2 days 5 h``."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -64,7 +64,10 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    if whole < 2 * 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    hours = whole % 86_400 // 3600
+    return f"{whole // 86_400} days{f' {hours} h' if hours else ''}"
 
 
 def size(bytes_: float) -> str:

@@ -2,10 +2,12 @@
 or bring? Each cell of the matrix is a replay in a process of its own, by the interpreter of its column."""
 
 import argparse
+import contextlib
 import itertools
 import os
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 import wizard
+from engines import installed
 from engines.store.content import write_atomically
 from wizard import trust
 from wizard.cli.flow import write
@@ -47,12 +50,12 @@ def matrix(arguments: argparse.Namespace) -> int:
     pythons = [interpreter(name).words[0] for name in arguments.python] or [sys.executable]
     columns = list(itertools.product(arguments.engine or [""], pythons))
     cells = []
-    for place in places:
-        for engine, python in columns:
-            cells.append(cell := replayed(place, engine, python, arguments))
-            print(
-                f"{cell.session:16} {visible(cell.column):40} {outcome(cell):16} {visible(cell.said[:160])}", flush=True
-            )
+    with packages_of_ours() as ours:
+        for place in places:
+            for engine, python in columns:
+                cells.append(cell := replayed(place, engine, python, arguments, ours))
+                row = f"{cell.session:16} {visible(cell.column):40} {outcome(cell):16} {visible(cell.said[:160])}"
+                print(row, flush=True)
     if arguments.junit:
         write_atomically(
             Path(arguments.junit).expanduser().absolute(),
@@ -66,12 +69,22 @@ def matrix(arguments: argparse.Namespace) -> int:
     return DIFFERS if DIFFERS in codes else FOUND if codes <= {FOUND} else UNRESOLVED
 
 
-def replayed(place: Path, engine: str, python: str, arguments: argparse.Namespace) -> Cell:
-    """One cell. The interpreter runs this very Narrowdown, with the engines and packages of its own environment."""
+@contextlib.contextmanager
+def packages_of_ours() -> Iterator[str]:
+    """A folder with our packages and nothing else: where they are installed, the engines of this environment lie beside them,
+    and would be taken for those of another interpreter."""
+    with tempfile.TemporaryDirectory(prefix="narrowdown-") as folder:
+        for name in installed.OURS:
+            (Path(folder) / name).symlink_to(Path(wizard.__file__ or "").resolve().parents[1] / name)
+        yield folder
+
+
+def replayed(place: Path, engine: str, python: str, arguments: argparse.Namespace, ours: str) -> Cell:
+    """One cell. The interpreter runs this very Narrowdown, from the folder ``ours``, with the engines and packages of its own
+    environment."""
     words = [python, "-P", "-m", "wizard", "replay", str(place), "--json", "--expect", arguments.expect]
     words += [*(["--engine", engine] if engine else []), *(["--keep-going"] if arguments.keep_going else [])]
     words += [word for digest in arguments.yes_run_scripts for word in ("--yes-run-scripts", digest)]
-    ours = str(Path(wizard.__file__ or "").parents[1])
     paths = [ours, *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         words, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

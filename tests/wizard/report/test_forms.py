@@ -457,6 +457,7 @@ def test_words() -> None:
         "not finite",
     ]
     assert [duration(x) for x in (0.04, 12.4, 62, 3725)] == ["0.0 s", "12 s", "1 min 02 s", "1 h 02 min"]
+    assert [duration(x) for x in (172_799, 7 * 86_400, 190_000)] == ["47 h 59 min", "7 days", "2 days 4 h"]
     assert [count(1, "node"), count(1200, "node"), count(2, "entry", "entries")] == [
         "1 node",
         "1,200 nodes",
