@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from engines import faults
+
 
 class MachineProblem(Exception):
     """The process said no; the message is one sentence."""
@@ -11,7 +13,7 @@ class MachineProblem(Exception):
 def ask(module: str, *words: str, timeout: float = 300.0) -> str:
     """Run ``python -P -m module words`` (``-P``: a folder of the user must not shadow ours) and return its stdout.
 
-    Raises MachineProblem with the last line that the process said.
+    Raises MachineProblem with the last line that the process said, OSError where that speaks of a full disk and the like.
     """
     try:
         done = subprocess.run(
@@ -27,5 +29,7 @@ def ask(module: str, *words: str, timeout: float = 300.0) -> str:
         raise MachineProblem(f"{module} gave no answer within {timeout:.0f} s.") from None
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip() or f"it ended with {done.returncode}").splitlines()[-1]
+        if fault := faults.told(said):
+            raise fault
         raise MachineProblem(f"{module} failed: {said}")
     return done.stdout

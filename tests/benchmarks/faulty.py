@@ -135,9 +135,11 @@ def resnet50(path: Path, size: int = 224) -> Path:
     return save(path, net.nodes, [value("x", ["n", 3, size, size])], [value("y", ["n", 1000])], net.weights)
 
 
-def transformer(path: Path, layers: int = 12, width: int = 768, heads: int = 12, length: int = 128) -> Path:
+def transformer(
+    path: Path, layers: int = 12, width: int = 768, heads: int = 12, length: int = 128, *, opened: bool = False
+) -> Path:
     """An encoder of BERT's base size (85 million weights) with random weights and LayerNorms from primitives. The middle layer's
-    feed-forward is large enough for a square to overflow in FP16."""
+    feed-forward is large enough for a square to overflow in FP16. ``opened``: any length will do."""
     net = _Net(1)
     scale, eps, two = (net.constant(np.array(v, np.float32)) for v in ((width // heads) ** -0.5, 1e-5, 2.0))
     split = net.constant(np.array([0, 0, heads, width // heads], np.int64))
@@ -168,7 +170,8 @@ def transformer(path: Path, layers: int = 12, width: int = 768, heads: int = 12,
         more = dense(hidden, 4 * width, width, 800.0 if guilty else 1.0)
         x = layer_norm(net.add("Add", x, more), "culprit" if guilty else f"l{layer}b")
     net.nodes[-1].output[0] = "y"
-    return save(path, net.nodes, [value("x", ["n", length, width])], [value("y", ["n", length, width])], net.weights)
+    shape = ["n", "length" if opened else length, width]
+    return save(path, net.nodes, [value("x", shape)], [value("y", shape)], net.weights)
 
 
 def pooled(path: Path, nodes: int) -> Path:

@@ -75,9 +75,12 @@ def main(folder: Path) -> None:
         options.intra_op_num_threads = 1
         if path.stem == "reference":
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        for rows in sorted(folder.glob(f"{path.stem}.*.npz")):
-            session.run(None, dict(np.load(rows)))
+        try:
+            session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            for rows in sorted(folder.glob(f"{path.stem}.*.npz")):
+                session.run(None, dict(np.load(rows)))
+        except Exception as error:  # an edited part may be none for this engine: the limit is the lower
+            print(f"{path.name}: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

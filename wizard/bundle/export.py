@@ -22,12 +22,12 @@ from engines.findings import Culprit
 from engines.options import command_options, file_options, loaded, pair_options, with_libraries
 from engines.spec import parse
 from engines.store import copying
-from engines.store.content import Store, atomic, digest_file, write_atomically
+from engines.store.content import Store, atomic, write_atomically
 from engines.store.scratch import scratch
 from wizard.bundle.case import others_eyes, write_case
 from wizard.bundle.check_script import Asked, script
 from wizard.bundle.issue import issue, readme
-from wizard.bundle.models import place_scripts, place_worked_around, write_whole
+from wizard.bundle.models import find_sound, place_scripts, place_worked_around, write_whole
 from wizard.bundle.overlay import place_overlays
 from wizard.flow.model import Flow
 from wizard.machine_room import ask
@@ -155,16 +155,7 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
         zip(culprits, case_files(reading.state, reading.table, culprits), strict=True), 1
     ):
         place = folder if number == 1 else folder / f"culprit-{number}"
-        paths = {name: store.path(digest) for name, digest in files.items()}
-        missing = [name for name, path in paths.items() if not path.is_file()]
-        if missing:
-            raise SessionProblem(f"The session's file for {missing[0]} is gone; copy the whole session folder.")
-        damaged = [name for name, path in paths.items() if digest_file(path) != path.name]
-        if damaged:
-            raise SessionProblem(
-                f"The session's file for {damaged[0]}, '{paths[damaged[0]]}', is damaged: its bytes are not those that were "
-                "written. Take it from a backup, or narrow the model down again."
-            )
+        paths = find_sound(store, files)
         write_case(place, culprit, paths, asked)
         models += [place / name for name in paths if (place / name).suffix == ".onnx" and (place / name).is_file()]
         places[place] = culprit

@@ -87,6 +87,7 @@ def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[st
     neighbour = target.with_name(f"{target.stem}-good.onnx")
     whole = {target: store.path(made)} if made else {}
     whole |= {neighbour: store.path(good["model.onnx"])} if good.get("model.onnx") else {}
+    find_sound(store, {place.name: source.name for place, source in whole.items()})
     for place, source in whole.items():
         _copy(source, place)
     for name in (f"{stem}.weights.bin", "weights.bin") if made else ():  # the second in earlier versions
@@ -94,6 +95,19 @@ def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[st
             _copy(store.path(kept[name]), target.with_name(name))
     write_whole(store, {place: place for place in whole})
     return str(target) if made else None, str(neighbour) if neighbour in whole else None
+
+
+def find_sound(store: Store, files: Mapping[str, str]) -> dict[str, Path]:
+    """Where a step's files lie, by name. Raises SessionProblem for one that is gone, or no longer what was written; OSError."""
+    paths = {name: store.path(digest) for name, digest in files.items()}
+    if missing := [name for name, path in paths.items() if not path.is_file()]:
+        raise SessionProblem(f"The session's file for {missing[0]} is gone; copy the whole session folder.")
+    if damaged := [name for name, path in paths.items() if digest_file(path) != path.name]:
+        raise SessionProblem(
+            f"The session's file for {damaged[0]}, '{paths[damaged[0]]}', is damaged: its bytes are not those that were "
+            "written. Take it from a backup, or narrow the model down again."
+        )
+    return paths
 
 
 def write_whole(store: Store, models: Mapping[Path, Path]) -> None:
@@ -112,7 +126,10 @@ def write_whole(store: Store, models: Mapping[Path, Path]) -> None:
     pairs = [(source, target) for target, source in models.items() if weights[source] or source != target]
     if pairs:
         words = [str(path) for pair in pairs for path in pair]
-        ask("engines.workers.modelfiles", "whole", str(store.models), *words, timeout=_WRITING)
+        try:
+            ask("engines.workers.modelfiles", "whole", str(store.models), *words, timeout=_WRITING)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, error.filename or str(pairs[0][1])) from None
 
 
 def _copy(source: Path, target: Path) -> None:
