@@ -16,7 +16,7 @@ from engines.views import Capability, Recorded
 
 __all__ = [
     "BuildRequest", "Built", "Capability", "Engine", "EngineFault", "EngineInfo", "EngineMissing", "Option", "Recorded",
-    "check_names",
+    "check_names", "list_capabilities",
 ]  # fmt: skip
 
 
@@ -51,6 +51,12 @@ class EngineInfo(msgspec.Struct, frozen=True):
     recorded: Recorded | None = None  # of one that computes nothing
     typed: str = ""
     rebuilt: str = ""
+
+
+def list_capabilities(**lacks: str) -> dict[str, Capability]:
+    """Build, run and mark, and each that is named here: present where the reason why it is not is empty. ``_`` is a hyphen."""
+    plain = dict.fromkeys(("build", "run", "mark"), Capability(True))
+    return plain | {what.replace("_", "-"): Capability(not why, why) for what, why in lacks.items()}
 
 
 class EngineFault(Exception):

@@ -13,10 +13,7 @@ def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
     copy = deepcopy(model)
     for tensor in external.initializers_with_bodies(copy.graph):
         if external.is_external(tensor):
-            location, offset, _ = external.external_span(tensor)
-            size = external.byte_size(tensor.data_type, tensor.dims)
-            data = b"".join(external.read_chunks(external.resolve(weights_dir, location), offset, size))
-            make_inner(tensor, data)
+            make_inner(tensor, external.read_bytes(tensor, weights_dir))
     return copy
 
 

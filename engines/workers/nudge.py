@@ -46,12 +46,6 @@ def nudged_weights(model: ModelProto, weights_dir: str, draw: int) -> ModelProto
     for position, tensor in enumerate(copy.graph.initializer):
         if external.dtype_of(tensor.data_type).kind != "f":
             continue
-        if external.is_external(tensor):
-            location, offset, _ = external.external_span(tensor)
-            size = external.byte_size(tensor.data_type, tensor.dims)
-            raw = b"".join(external.read_chunks(external.resolve(weights_dir, location), offset, size))
-            value = np.frombuffer(raw, external.dtype_of(tensor.data_type)).reshape(tuple(tensor.dims))
-        else:
-            value = numpy_helper.to_array(tensor)
+        value = external.read(tensor, weights_dir)
         tensor.CopyFrom(numpy_helper.from_array(nudge_array(value, draw * 1009 + position), tensor.name))
     return copy

@@ -20,7 +20,7 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from engines import options
 from engines.array import Array
 from engines.backends import machine
-from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing, check_names
+from engines.backends.base import BuildRequest, EngineFault, EngineInfo, EngineMissing, check_names, list_capabilities
 from engines.backends.builds import outside_bytes
 from engines.backends.command import DECLARATION, doors, exchange
 from engines.backends.marks import with_outputs
@@ -251,27 +251,19 @@ def make(spec: EngineSpec) -> Engine:
         precision=precision,
         storage=_STORAGE.get(precision, "float32"),
         fingerprint=machine.fingerprint(spec.name, version, chosen, device, scripts=scripts),
-        capabilities={
-            "build": Capability(builds, "" if builds else once),
-            "run": Capability(True),
-            "mark": Capability(True),
-            "keep": Capability(
-                chosen["typed"],
-                "" if chosen["typed"]
-                else "the program chooses its own types; where it takes a model in FP16 or BF16 as it is, add typed=true."
-                if low
-                else f"it computes in {precision.upper()}, so there is nothing to keep.",
-            ),
-            "casts": Capability(
-                low and not chosen["typed"],
-                f"it computes in {precision.upper()}." if not low else "it keeps to casts." if chosen["typed"] else "",
-            ),
-            "optimizers": Capability(False, "a program has no switches that are known here."),
-            "tactics": Capability(False, "nothing is known of how the program chooses kernels."),
-            "rebuild": Capability(builds, "" if builds else once),
-            "latency": Capability(False, "most of the time goes into starting the program."),
-            "threads": Capability(False, "give the program's own option for it in its command."),
-        },
+        capabilities=list_capabilities(
+            build="" if builds else once,
+            keep="" if chosen["typed"]
+            else "the program chooses its own types; where it takes a model in FP16 or BF16 as it is, add typed=true."
+            if low
+            else f"it computes in {precision.upper()}, so there is nothing to keep.",
+            casts=f"it computes in {precision.upper()}." if not low else "it keeps to casts." if chosen["typed"] else "",
+            optimizers="a program has no switches that are known here.",
+            tactics="nothing is known of how the program chooses kernels.",
+            rebuild="" if builds else once,
+            latency="most of the time goes into starting the program.",
+            threads="give the program's own option for it in its command.",
+        ),
         options=DECLARATION.options,
         slots=1,
         # Given a file that has its types in it, the program that is told to keep to them needs no conversion before.

@@ -8,7 +8,7 @@ import onnxruntime as ort
 
 from engines import options
 from engines.backends import machine
-from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
+from engines.backends.base import BuildRequest, EngineFault, EngineInfo, list_capabilities
 from engines.backends.emulate import DECLARATION
 from engines.backends.emulate.staged import Staged, divide
 from engines.backends.marks import with_outputs
@@ -90,21 +90,14 @@ def make(spec: EngineSpec) -> Engine:
         precision="fp32" if precision == TYPED else precision,
         storage=_STORAGE[precision],
         fingerprint=machine.fingerprint(spec.name, ort.__version__, facts, "cpu", conversion=_CONVERSION),
-        capabilities={
-            "build": Capability(True),
-            "run": Capability(True),
-            "mark": Capability(True),
-            "keep": Capability(
-                precision != TYPED, "the file says which nodes are in FP32." if precision == TYPED else ""
-            ),
-            "optimizers": Capability(
-                False, "the emulation runs with all optimizers off: they could remove the rounding."
-            ),
-            "tactics": Capability(False, "the emulation has one way to compute each operator."),
-            "rebuild": Capability(False, "the emulation builds the same session from the same model."),
-            "latency": Capability(False, "how long it takes to compute this way says nothing about a real engine."),
-            "threads": Capability(False, "the emulation runs on one thread, so that its numbers never vary."),
-        },
+        capabilities=list_capabilities(
+            keep="the file says which nodes are in FP32." if precision == TYPED else "",
+            optimizers="the emulation runs with all optimizers off: they could remove the rounding.",
+            tactics="the emulation has one way to compute each operator.",
+            rebuild="the emulation builds the same session from the same model.",
+            latency="how long it takes to compute this way says nothing about a real engine.",
+            threads="the emulation runs on one thread, so that its numbers never vary.",
+        ),
         options=DECLARATION.options,
         slots=machine.count_slots(1),
         copies=0.25,

@@ -22,7 +22,7 @@ import onnxruntime as ort
 from engines import options
 from engines.array import Array
 from engines.backends import machine
-from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
+from engines.backends.base import BuildRequest, EngineFault, EngineInfo, list_capabilities
 from engines.backends.fake import DECLARATION
 from engines.backends.marks import with_outputs
 from engines.backends.onnxruntime.engine import Session, Settings
@@ -181,7 +181,7 @@ def make(spec: EngineSpec) -> Engine:
     except ValueError:
         raise ValueError(f"fake: size={chosen['size']} is not a number.") from None
     rebuild = bool(fault.tactics) or (fault.rate < 1 and fault.per == "build")
-    absent = Capability(False, "the fake engine has none.")
+    absent = "the fake engine has none."
     info = EngineInfo(
         name=spec.name,
         spec=str(spec),
@@ -190,16 +190,13 @@ def make(spec: EngineSpec) -> Engine:
         precision=_PRECISION[fault.storage],
         storage=fault.storage,
         fingerprint=machine.fingerprint(spec.name, ort.__version__, chosen, "cpu"),
-        capabilities={
-            "build": Capability(True),
-            "run": Capability(True),
-            "mark": Capability(True),
-            "keep": Capability(False, "the fake engine ignores precision."),
-            "optimizers": absent,
-            "tactics": Capability(True) if fault.tactics else absent,
-            "rebuild": Capability(rebuild, "" if rebuild else "this fake engine builds the same each time."),
-            "threads": absent,
-        },
+        capabilities=list_capabilities(
+            keep="the fake engine ignores precision.",
+            optimizers=absent,
+            tactics="" if fault.tactics else absent,
+            rebuild="" if rebuild else "this fake engine builds the same each time.",
+            threads=absent,
+        ),
         options=DECLARATION.options,
         slots=machine.count_slots(1),
         gpus=fault.gpus,

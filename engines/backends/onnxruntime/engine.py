@@ -20,7 +20,7 @@ import onnxruntime as ort
 from engines import options
 from engines.array import Array
 from engines.backends import machine
-from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing, check_names
+from engines.backends.base import BuildRequest, EngineFault, EngineInfo, EngineMissing, check_names, list_capabilities
 from engines.backends.marks import with_outputs
 from engines.backends.onnxruntime import DECLARATION, optimizers, plug_ins
 from engines.backends.onnxruntime.outside import LEVELS, PLAIN_WEIGHTS, PROVIDERS, split_pairs
@@ -214,22 +214,14 @@ def make(spec: EngineSpec) -> Engine:
         precision=precision,
         storage="float16" if precision == "fp16" else "bfloat16" if precision == "bf16" else "float32",
         fingerprint=machine.fingerprint(spec.name, ort.__version__, settings.facts(), device, **more),
-        capabilities={
-            "build": Capability(True),
-            "run": Capability(True),
-            "mark": Capability(True),
-            "keep": Capability(
-                False,
-                "ONNX Runtime computes every node in the type that the model gives it, so there is nothing to keep; "
-                "to see what FP16 or BF16 would do, use emulate.",
-            ),
-            "optimizers": Capability(switchable, "" if switchable else "all optimizers are off; use optimization=all."),
-            "tactics": Capability(
-                False, "ONNX Runtime does not choose kernels by timing; its choices are its optimizers."
-            ),
-            "rebuild": Capability(False, "ONNX Runtime builds the same session from the same model and options."),
-            "threads": Capability(True),
-        },
+        capabilities=list_capabilities(
+            keep="ONNX Runtime computes every node in the type that the model gives it, so there is nothing to keep; "
+            "to see what FP16 or BF16 would do, use emulate.",
+            optimizers="" if switchable else "all optimizers are off; use optimization=all.",
+            tactics="ONNX Runtime does not choose kernels by timing; its choices are its optimizers.",
+            rebuild="ONNX Runtime builds the same session from the same model and options.",
+            threads="",
+        ),
         options=tuple(
             msgspec.structs.replace(o, default=prepacking) if o.name == "prepacking" else o for o in DECLARATION.options
         ),

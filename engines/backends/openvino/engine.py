@@ -16,7 +16,7 @@ import openvino as ov
 from engines import options
 from engines.array import Array
 from engines.backends import machine
-from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing, check_names
+from engines.backends.base import BuildRequest, EngineFault, EngineInfo, EngineMissing, check_names, list_capabilities
 from engines.backends.marks import with_outputs
 from engines.backends.openvino import DECLARATION, devices, ir
 from engines.graph import external
@@ -164,23 +164,17 @@ def make(spec: EngineSpec) -> Engine:
         precision=precision,
         storage=storage,
         fingerprint=machine.fingerprint(spec.name, version, chosen, full, hint=hint),
-        capabilities={
-            "build": Capability(True),
-            "run": Capability(True),
-            "mark": Capability(True),
-            "keep": Capability(
-                False,
-                "its precision is one hint for the whole model, which overrules casts in the model; use precision=f32."
-                if low
-                else f"it computes in FP32 here (precision={chosen['precision']}), so there is nothing to keep.",
-            ),
-            "precision-hint": Capability(low, "" if low else "it computes in FP32 already."),
-            "casts": Capability(low, "" if low else "it computes in FP32 already."),
-            "optimizers": Capability(False, "OpenVINO has no switches for its single transformations."),
-            "tactics": Capability(False, "OpenVINO's CPU device does not choose kernels by timing."),
-            "rebuild": Capability(False, "OpenVINO compiles the same model in the same way."),
-            "threads": Capability(device == "CPU", "" if device == "CPU" else "only the CPU device has threads."),
-        },
+        capabilities=list_capabilities(
+            keep="its precision is one hint for the whole model, which overrules casts in the model; use precision=f32."
+            if low
+            else f"it computes in FP32 here (precision={chosen['precision']}), so there is nothing to keep.",
+            precision_hint="" if low else "it computes in FP32 already.",
+            casts="" if low else "it computes in FP32 already.",
+            optimizers="OpenVINO has no switches for its single transformations.",
+            tactics="OpenVINO's CPU device does not choose kernels by timing.",
+            rebuild="OpenVINO compiles the same model in the same way.",
+            threads="" if device == "CPU" else "only the CPU device has threads.",
+        ),
         options=DECLARATION.options,
         slots=machine.count_slots(chosen["threads"]),
         gpus=int(any(d.startswith("GPU") for d in runs_on)),

@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from engines import options
 from engines.array import Array
 from engines.backends import machine
-from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, check_names
+from engines.backends.base import BuildRequest, EngineFault, EngineInfo, check_names, list_capabilities
 from engines.backends.marks import with_outputs
 from engines.backends.reference import DECLARATION
 from engines.backends.reference.operators import IGNORED, OWN
@@ -124,19 +124,14 @@ def make(spec: EngineSpec) -> Engine:
         precision=precision,
         storage=_STORAGE[precision],
         fingerprint=machine.fingerprint(spec.name, onnx.__version__, chosen, "cpu", **facts),
-        capabilities={
-            "build": Capability(True),
-            "run": Capability(True),
-            "mark": Capability(True),
-            "keep": Capability(
-                low, "" if low else f"in {precision} no node is below FP32: there is nothing to keep; use precision=fp16 or bf16."
-            ),
-            "optimizers": Capability(False, "the evaluator computes every node as it is written."),
-            "tactics": Capability(False, "the evaluator has one way to compute each operator."),
-            "rebuild": Capability(False, "the evaluator always computes the same."),
-            "latency": Capability(False, "how long it takes to compute this way says nothing about a real engine."),
-            "threads": Capability(False, "the evaluator's threads are numpy's own."),
-        },
+        capabilities=list_capabilities(
+            keep="" if low else f"in {precision} no node is below FP32: there is nothing to keep; use precision=fp16 or bf16.",
+            optimizers="the evaluator computes every node as it is written.",
+            tactics="the evaluator has one way to compute each operator.",
+            rebuild="the evaluator always computes the same.",
+            latency="how long it takes to compute this way says nothing about a real engine.",
+            threads="the evaluator's threads are numpy's own.",
+        ),
         options=DECLARATION.options,
         slots=machine.count_slots(1),
         typed=str(spec.with_option("precision", "fp32")),
