@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -45,7 +45,8 @@ def lay_out(
         return Laid(command, in_place=files)
     made = held.lay_out(user, folder, files, tuple(hidden))
     private: list[Path] = []
-    outside = {str(Path(path).parent) for path in _split_options(words) if path in files and path not in made}
+    named = (path for word in words for path in (word, word.partition("=")[2]))
+    outside = {str(Path(path).parent) for path in named if path in files and path not in made}
     for parent in sorted(outside):
         place = Path(tempfile.mkdtemp(prefix="held-", dir=beside if _no_programs() else None))
         private.append(place)
@@ -59,10 +60,6 @@ def check_unchanged(laid: Laid) -> None:
     """Raise ``NotAgreed`` where a file that the checker read where it lies is another one now."""
     for path, wanted in laid.in_place.items():
         held.content(path, wanted)
-
-
-def _split_options(words: Iterable[str]) -> list[str]:
-    return [text for word in words for text in (word, word.partition("=")[2]) if text]
 
 
 def _fill_word(word: str, made: dict[str, str]) -> str:

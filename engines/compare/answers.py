@@ -33,7 +33,8 @@ def answer(actual: np.ndarray | None, expected: np.ndarray) -> Answer | None:
     same = np.array_equal(flat_a, flat_b)
     both = np.isfinite(flat_a) & np.isfinite(flat_b)
     noise = float(np.sqrt(np.mean(np.square(apart[both])))) if both.any() else 0.0
-    span = _span(flat_b)
+    finite = flat_b[np.isfinite(flat_b)]
+    span = float(finite.max() - finite.min()) if finite.size else 0.0
     scores = _class_scores(actual, expected, same=same)
     return Answer(
         least=_least(flat_a),
@@ -135,11 +136,6 @@ def _iou(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> float | Non
     union = areas[0] + areas[1] - common
     alike = np.where(union > 0, common / np.where(union > 0, union, 1), (a == b).all(axis=1))
     return float(np.mean(np.where(np.isfinite(alike), alike, 0.0)))
-
-
-def _span(x: Floats) -> float:
-    finite = x[np.isfinite(x)]
-    return float(finite.max() - finite.min()) if finite.size else 0.0
 
 
 def _least(x: Floats) -> float:

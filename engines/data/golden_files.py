@@ -2,6 +2,7 @@
 each file."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from engines.data.input_problem import InputProblem
@@ -23,6 +24,12 @@ def list_golden_files(path: Path) -> list[Path]:
     if not found:
         raise InputProblem(f"The folder '{path.name}' holds no golden outputs: {', '.join(KINDS)} or output_0.pb.")
     return found
+
+
+def name_by_place(name: str, outputs: Sequence[str]) -> str:
+    """The tensor of a recorded name: ``#0`` is the model's first output."""
+    place = name[1:]
+    return outputs[int(place)] if name.startswith("#") and place.isdigit() and int(place) < len(outputs) else name
 
 
 def data_sets(folder: Path) -> list[Path]:

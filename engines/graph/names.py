@@ -80,6 +80,14 @@ def rename_reads(node: NodeProto, mapping: Mapping[str, str]) -> None:
     rename_captures(node, mapping)
 
 
+def rename_tensors(nodes: Iterable[NodeProto], mapping: Mapping[str, str]) -> None:
+    """Make nodes, and their bodies, read and give other tensors."""
+    for node in nodes:
+        rename_reads(node, mapping)
+        for i, name in enumerate(node.output):
+            node.output[i] = mapping.get(name, name)
+
+
 class Fresh:
     """Names that nothing in the graph uses yet. Deterministic: the same calls give the same names."""
 

@@ -43,7 +43,7 @@ def _flatten_output(graph: GraphProto, name: str, declared: TypeProto, fresh: na
     if not element:
         return ""
     inner = fresh(f"{name}__{kind.removesuffix('_type')}")
-    _rename_tensor(graph, name, inner)
+    names.rename_tensors(graph.node, {name: inner})
     if kind == "optional_type":
         graph.node.append(helper.make_node("OptionalGetElement", [inner], [name], f"{name}{FLATTENED}"))
         return "compared as the value in it"
@@ -98,14 +98,6 @@ def _add_join_loop(graph: GraphProto, sequence: str, target: str, element: int, 
     )
     graph.node.append(helper.make_node("SequenceLength", [sequence], [count], f"{target}/length{FLATTENED}"))
     graph.node.append(helper.make_node("Loop", [count, "", empty], [target], f"{target}{FLATTENED}", body=body))
-
-
-def _rename_tensor(graph: GraphProto, name: str, other: str) -> None:
-    for node in graph.node:
-        names.rename_reads(node, {name: other})
-        for i, made in enumerate(node.output):
-            if made == name:
-                node.output[i] = other
 
 
 def holds_sequences(graph: GraphProto) -> bool:

@@ -208,10 +208,7 @@ class _Scope:
                 casts.append((moved[name], name, wanted[name]))
         for tensor in self._new_weights:
             tensor.name = moved.get(tensor.name, tensor.name)
-        for node in self.nodes:
-            names.rename_reads(node, moved)
-            for i, name in enumerate(node.output):
-                node.output[i] = moved.get(name, name)
+        names.rename_tensors(self.nodes, moved)
         for source, target, kind in casts:
             self._cast(source, target, kind)
         kept = [deepcopy(t) for t in self.graph.initializer if t.name not in self.weights]

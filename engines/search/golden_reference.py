@@ -14,6 +14,7 @@ import msgspec
 from engines.asking import Described, Note, StepContext, StepRefused, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import badness, limit, worst
+from engines.data.golden_files import name_by_place
 from engines.findings import Findings, Replaced
 from engines.graph import ranges
 from engines.graph.filekind import is_ir
@@ -198,7 +199,7 @@ def refuse_unfit(ctx: StepContext, findings: Findings) -> Sub[None]:
         return
     index = described.index
     outputs = [index.tensors[t] for t in index.outputs]
-    shapes = {_placed(name, outputs): tuple(shape) for name, shape in _shapes(ctx).items()}
+    shapes = {name_by_place(name, [t.name for t in outputs]): tuple(shape) for name, shape in _shapes(ctx).items()}
     missing = [t for t in outputs if t.name not in shapes]
     if missing:
         raise StepRefused(_unnamed(missing, index, shapes), code=2)
@@ -221,11 +222,6 @@ def _unnamed(missing: list[Tensor], index: GraphIndex, shapes: Mapping[str, tupl
 
 def _shapes(ctx: StepContext) -> Mapping[str, tuple[int, ...]]:
     return ctx.reference_info.recorded.shapes if ctx.reference_info.recorded else {}
-
-
-def _placed(name: str, outputs: list[Tensor]) -> str:
-    place = name[1:]
-    return outputs[int(place)].name if name.startswith("#") and place.isdigit() and int(place) < len(outputs) else name
 
 
 def _fits(declared: tuple[int, ...] | None, shape: Iterable[int]) -> bool:

@@ -22,6 +22,7 @@ import msgspec
 import engines
 from engines import options
 from engines.checker.command import join
+from engines.sources import split_function
 from engines.spec import parse
 from wizard.problem import Problem
 from wizard.report.document import Report
@@ -127,7 +128,7 @@ def traces(reading: Reading) -> Traces:
         problem.model,
         *problem.inputs,
         *problem.digests,
-        *map(_script, (*problem.postprocess, problem.score)),
+        *(split_function(text)[0] for text in (*problem.postprocess, problem.score)),
     }
     files = _short_names(path for path in paths if path.startswith("/"))
     around = {str(PurePath(path).parent): "" for path in files}
@@ -166,10 +167,6 @@ def _short_names(paths: Iterable[str]) -> dict[str, str]:
     for path in paths:
         taken.setdefault(PurePath(path).name, set()).add(path)
     return {p: "/".join(PurePath(p).parts[-(1 if len(same) == 1 else 2) :]) for same in taken.values() for p in same}
-
-
-def _script(text: str) -> str:
-    return text.rpartition(":")[0] if ".py:" in text else text
 
 
 def _user() -> str:

@@ -216,7 +216,8 @@ class Drive:
     @property
     def unresolved(self) -> int:
         """Probes of this run so far that ended in no measurement."""
-        return sum(self._unresolved(name) for name in self.asked)
+        known = self._ledger.state.known
+        return sum(name in known and not known[name].resolved for name in self.asked)
 
     def checked(self, findings: Findings) -> list[str]:
         """The checker's verdicts on the different models that this run asked about, one for each."""
@@ -227,10 +228,6 @@ class Drive:
                 kind = judge_check(measurement, findings.criterion or Criterion()).kind
                 kinds.setdefault((probe.candidate, probe.control), kind)
         return list(kinds.values())
-
-    def _unresolved(self, name: str) -> bool:
-        known = self._ledger.state.known.get(name)
-        return known is not None and not known.resolved
 
     def causes(self, findings: Findings) -> dict[str, int]:
         """The candidates that this run asked about and that are neither pass nor fail, counted by reason. Speculative

@@ -61,17 +61,18 @@ def write(file: BinaryIO, path: Path, good: int, seq: int, parts: Sequence[Part]
     but this process has it."""
     if (digest := _digest(file, good)) is None:
         return
-    made = Condensed(FORMAT, str(path.absolute()), good, digest, seq, list(map(_pair, parts)))
+    pairs: list[tuple[Place | None, Probes | None]] = [
+        (None, part) if isinstance(part, Probes) else (part, None) for part in parts
+    ]
+    made = Condensed(FORMAT, str(path.absolute()), good, digest, seq, pairs)
     _remember(file, path, made)
     with contextlib.suppress(OSError, UnicodeError):
         body = _encoder.encode(made)
-        target = _place(path)
+        target = cache_file(path.absolute(), "journal", "bin")
         write_own(target, hashlib.sha256(body).digest() + body)
-        _forget_old(target.parent)
-
-
-def _pair(part: Part) -> tuple[Place | None, Probes | None]:
-    return (None, part) if isinstance(part, Probes) else (part, None)
+        found = sorted(target.parent.glob("journal-*.bin"), key=lambda p: p.stat().st_mtime, reverse=True)
+        for old in found[KEPT:]:
+            old.unlink(missing_ok=True)
 
 
 def _which(file: BinaryIO, path: Path) -> tuple[Path, int, int]:
@@ -85,7 +86,7 @@ def _remember(file: BinaryIO, path: Path, made: Condensed) -> None:
 
 
 def _read(file: BinaryIO, path: Path) -> Condensed | None:
-    data = regular.read_own(_place(path), _LARGEST, links=False)
+    data = regular.read_own(cache_file(path.absolute(), "journal", "bin"), _LARGEST, links=False)
     body = memoryview(data)[32:]
     if hashlib.sha256(body).digest() != data[:32]:
         return None
@@ -108,16 +109,11 @@ def _digest(file: BinaryIO, good: int) -> bytes | None:
     return digest.digest() if not left else None
 
 
-def _place(path: Path) -> Path:
+def cache_file(of: Path, kind: str, ending: str) -> Path:
+    """Where what is kept of a file or folder lies: ``$XDG_CACHE_HOME/narrowdown/KIND-DIGEST.ENDING``."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    name = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:16]
-    return Path(base).absolute() / "narrowdown" / f"journal-{name}.bin"
-
-
-def _forget_old(folder: Path) -> None:
-    found = sorted(folder.glob("journal-*.bin"), key=lambda p: p.stat().st_mtime, reverse=True)
-    for path in found[KEPT:]:
-        path.unlink(missing_ok=True)
+    name = hashlib.sha256(os.fsencode(of)).hexdigest()[:16]
+    return Path(base).absolute() / "narrowdown" / f"{kind}-{name}.{ending}"
 
 
 def _plain(value: Any) -> None:

@@ -6,7 +6,6 @@ that is torn, foreign or of another program is as good as none.
 """
 
 import contextlib
-import hashlib
 import os
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from engines.store import decoding, regular
 from engines.store.content import atomic
 from wizard.session import folder as folders
 from wizard.session import journal, lock
+from wizard.session.condensed import cache_file
 from wizard.session.folder import Summary
 
 FORMAT: Final = 1  # another one whenever a Summary is made otherwise of the same files
@@ -78,11 +78,14 @@ class Listing:
                 now[folder.name] = kept
                 found.append(kept.summary(folder, moment))
                 continue
-            summary = folders.summary(folder)
-            found.append(summary)
+            s = folders.summary(folder)
+            found.append(s)
             # A file that changes while it is read keeps its old mark, and is read again the next time.
-            if mark and not summary.problem:
-                now[folder.name] = _keep(mark, summary)
+            if mark and not s.problem:
+                began = time.time() - s.age
+                now[folder.name] = Kept(
+                    mark, s.id, s.model, s.engine, s.node, s.verdict, s.end, s.exit_code, s.created, began
+                )
         if now != before:
             self._write(now)
         self._kept = now
@@ -90,7 +93,7 @@ class Listing:
 
     def _read(self) -> dict[str, Kept]:
         with contextlib.suppress(OSError, ValueError):
-            path = self._path()
+            path = cache_file(self._root, "sessions", "json")
             if path.stat().st_uid == os.geteuid():
                 cache = decoding.decode(regular.read(path, _LARGEST, links=False), Cache)
                 if (cache.format, cache.root) == (FORMAT, str(self._root)):
@@ -100,17 +103,11 @@ class Listing:
     def _write(self, kept: dict[str, Kept]) -> None:
         if len(kept) < FEWEST:
             return
-        with contextlib.suppress(OSError, UnicodeError), atomic(self._path()) as temporary:
+        with (
+            contextlib.suppress(OSError, UnicodeError),
+            atomic(cache_file(self._root, "sessions", "json")) as temporary,
+        ):
             temporary.write_bytes(msgspec.json.encode(Cache(FORMAT, str(self._root), kept)))
-
-    def _path(self) -> Path:
-        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        name = hashlib.sha256(os.fsencode(self._root)).hexdigest()[:16]
-        return Path(base).absolute() / "narrowdown" / f"sessions-{name}.json"
-
-
-def _keep(mark: Mark, s: Summary) -> Kept:
-    return Kept(mark, s.id, s.model, s.engine, s.node, s.verdict, s.end, s.exit_code, s.created, time.time() - s.age)
 
 
 def _mark(folder: Path) -> Mark:

@@ -78,11 +78,7 @@ def items(problem: Problem, engine: str = "") -> list[Item]:
         found.append(_command(CHECK, problem.check, problem.folder))
     specs = dict.fromkeys(filter(None, (problem.engine, problem.reference, engine)))
     of_specs = {item.key: item for spec in specs for item in _of_spec(spec, problem.folder)}
-    return [*found, *sorted(of_specs.values(), key=_order)]
-
-
-def _order(item: Item) -> tuple[str, str]:
-    return item.kind, item.path
+    return [*found, *sorted(of_specs.values(), key=lambda item: (item.kind, item.path))]
 
 
 def _of_spec(spec: str, folder: str) -> Iterable[Item]:

@@ -28,10 +28,7 @@ def carried(
     copy = deepcopy(model)
     graph, fresh = copy.graph, names.Fresh(names.used(model.graph))
     inner = {name: fresh(f"{name}__inner") for name in wanted}
-    for node in graph.node:
-        names.rename_reads(node, inner)
-        for i, name in enumerate(node.output):
-            node.output[i] = inner.get(name, name)
+    names.rename_tensors(graph.node, inner)
     before = [_cast(i.name, inner[i.name], types[i.name], fresh) for i in graph.input if i.name in wanted]
     fed = {i.name for i in graph.input}
     after = []

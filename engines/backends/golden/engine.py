@@ -11,6 +11,7 @@ from engines.backends import machine
 from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo, EngineMissing, Recorded
 from engines.backends.golden import DECLARATION
 from engines.data import golden, held
+from engines.data.golden_files import name_by_place
 from engines.data.input_problem import InputProblem
 from engines.spec import EngineSpec
 
@@ -64,7 +65,7 @@ class Golden:
                 f"Golden outputs were recorded for {held} inputs, and none of them is '{name}'; give the same inputs.",
             )
         outputs = [o.name for o in request.model.graph.output]
-        values = {_name_by_place(key, outputs): value for key, value in self._samples[int(number)].items()}
+        values = {name_by_place(key, outputs): value for key, value in self._samples[int(number)].items()}
         return _Run(request.model, values, int(row) if row else None)
 
 
@@ -96,12 +97,6 @@ def make(spec: EngineSpec) -> Golden:
         recorded=Recorded(len(samples), {name: tuple(value.shape) for name, value in samples[0].items()}),
     )
     return Golden(info, samples)
-
-
-def _name_by_place(name: str, outputs: Sequence[str]) -> str:
-    """``#0`` is the model's first output."""
-    place = name[1:]
-    return outputs[int(place)] if name.startswith("#") and place.isdigit() and int(place) < len(outputs) else name
 
 
 def _convert_dtype(value: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:

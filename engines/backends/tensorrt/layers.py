@@ -23,7 +23,8 @@ class Layer(msgspec.Struct, frozen=True):
     @property
     def wide(self) -> bool:
         """Whether all that it gives is FP32, as far as it says."""
-        return not any(_narrow_text(text) for text in self.formats)
+        narrow = ("FP16", "HALF", "BF16", "INT8", "FP8")
+        return not any(word in text.upper() for text in self.formats for word in narrow)
 
 
 def read_layers(found: Library, engine: Any) -> tuple[Layer, ...]:
@@ -70,10 +71,6 @@ def precision_of(kept: Set[str], layers: Collection[Layer]) -> dict[str, str]:
                 seen[node] = became if seen.get(node, "applied") == "applied" else seen[node]
     along = {n for layer in layers if kept & set(layer.nodes) and layer.wide for n in layer.nodes}
     return {node: seen.get(node, "unknown") for node in sorted(kept)} | dict.fromkeys(sorted(along - kept), "widened")
-
-
-def _narrow_text(text: str) -> bool:
-    return any(word in text.upper() for word in ("FP16", "HALF", "BF16", "INT8", "FP8"))
 
 
 def _read_layer(entry: Any) -> Layer:

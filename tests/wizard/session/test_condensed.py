@@ -87,10 +87,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder / NAME
 
 
+def kept_file(path: Path) -> Path:
+    return condensed.cache_file(path.absolute(), "journal", "bin")
+
+
 def forget(path: Path) -> None:
     """As a process is that never read this journal, on a machine where nobody has."""
     condensed._latest.clear()
-    condensed._place(path).unlink(missing_ok=True)
+    kept_file(path).unlink(missing_ok=True)
 
 
 def another_process() -> None:
@@ -205,7 +209,7 @@ def kept(place: Path) -> Path:
     place.write_bytes(lines(EVENTS))
     told(place)
     another_process()
-    return condensed._place(place)
+    return kept_file(place)
 
 
 def test_no_probe_is_decoded_twice(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +229,7 @@ def test_little_is_not_worth_keeping(place: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(condensed, "WORTH", len(lines(EVENTS)) + 1)
     place.write_bytes(lines(EVENTS))
     told(place)
-    assert not condensed._place(place).exists()
+    assert not kept_file(place).exists()
     assert not condensed._latest
 
 
@@ -327,7 +331,7 @@ condensed.WORTH = 1
 path = Path(sys.argv[1])
 while True:
     condensed._latest.clear()
-    condensed._place(path).unlink(missing_ok=True)
+    kept_file(path).unlink(missing_ok=True)
     print("again", flush=True)
     for _ in journal.states(path):
         pass
@@ -357,9 +361,9 @@ def test_no_more_than_a_few_are_kept(place: Path, tmp_path: Path, monkeypatch: p
         path.parent.mkdir()
         path.write_bytes(lines(EVENTS))
         told(path)
-        os.utime(condensed._place(path), (number, number))
+        os.utime(kept_file(path), (number, number))
     left = {path.name for path in (tmp_path / "cache" / "narrowdown").iterdir()}
-    assert left == {condensed._place(tmp_path / str(number) / NAME).name for number in (2, 3)}
+    assert left == {kept_file(tmp_path / str(number) / NAME).name for number in (2, 3)}
 
 
 @given(st.lists(_events(), max_size=16), st.integers(0, 16), st.integers(0, 17))
