@@ -5,6 +5,9 @@ takes long the flow is walked ahead over imagined answers: what the engine as it
 says, and that is measured on a free slot, step after step, with the recommended answers. The measurements are the twin's own and
 are journalled as what ran ahead. A search that asks the twin finds them known; no decision depends on them. Where the two do not
 fail alike, the search asks other questions, and what was measured here was measured for nothing.
+
+Only where two builds may be at work: on two GPUs, or where ``--jobs`` says so. On one GPU they cost each other time: beside a
+twin that was asked for 26 s a first build took 115 s, and Polygraphy's, alone, 83 (an H100; how much of that it was is open).
 """
 
 import asyncio
@@ -15,6 +18,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from engines.asking import Note, StepContext
+from engines.graph.ranges import ALL
 from engines.probe import AnyProbe, Measure, Measurement, key
 from engines.search.twin import list_twins
 from engines.spec import name_of_engine
@@ -154,10 +158,13 @@ class Scout:
 
 
 def _ask_twin(probe: Any, engine: str, twin: str) -> AnyProbe:
-    """The probe with the twin in the place of the engine as it was given, built and run once however often that one is to be; any
-    other as it is."""
+    """The probe with the twin in the place of the engine as it was given, built and run once however often that one is to be,
+    with no file of the whole model kept; any other as it is."""
     if isinstance(probe, Measure) and probe.engine == engine:
-        return msgspec.structs.replace(probe, engine=twin, attempt=0, runs=min(probe.runs, 1), exclusive=False)
+        kept = "" if probe.candidate.nodes == ALL else probe.save
+        return msgspec.structs.replace(
+            probe, engine=twin, attempt=0, runs=min(probe.runs, 1), exclusive=False, save=kept
+        )
     asked: AnyProbe = probe
     return asked
 

@@ -77,7 +77,7 @@ class Stepping:
             self._fingerprints,
             self._ask_ahead,
             self._at_work,
-            lambda: control.open and devices.jobs != 1 and devices.slots > 1,
+            lambda: control.open,
             self._open_step,
         )
 
@@ -286,7 +286,8 @@ class Stepping:
             begun=begun,
             elsewhere=self._scout.find,
         )
-        self._scout.begin(started, spec, ctx)
+        if self._jobs(ctx) > 1:
+            self._scout.begin(started, spec, ctx)
         began = time.monotonic()
         control.tried = lambda: count_tried(spec, work.note, self._ledger.state.nodes)
         try:
