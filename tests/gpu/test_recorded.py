@@ -1,0 +1,156 @@
+"""A session of real TensorRT, walked again where there is no GPU: what TensorRT 10.6 answered on an H100 about
+``sort_tf_massive_m4``, weakly typed FP16, is in ``recorded``; everything else (the reference, graphs, cuts) is computed here.
+
+A search that asks what was not asked there finds no answer and another part: then record it again
+(``python tests/gpu/campaign.py --only sort-weak`` and ``record`` below)."""
+
+import asyncio
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from engines.probe import Inspect, Measure, Measurement
+from engines.steps.registry import STEPS
+from engines.store.content import Store
+from engines.workers.pool import Pool
+from wizard.demo import MODELS
+from wizard.flow.load import load
+from wizard.problem import Problem
+from wizard.runner.ledger import Ledger
+from wizard.runner.options import Options
+from wizard.runner.walk import Walk
+from wizard.session import events as e
+from wizard.session.journal import NAME, Journal, read
+
+RECORDED = Path(__file__).parent / "recorded" / "sort-weak.jsonl.gz"
+ENGINE = "tensorrt:precision=fp16,typing=weak"
+TWIN = "tensorrt:optimization_level=1,precision=fp16,typing=weak"
+NODES = (
+    "/b.0/l1/Pow", "/b.0/l2/Pow", "/b.1/l1/Pow", "/b.2/l1/Sub", "/b.2/l1/Div", "/b.2/l2/Sqrt", "/b.2/l2/Div", "/l/Sub",
+    "/l/Pow", "/l/ReduceMean_1", "/l/Add", "/l/Sqrt", "/l/Div",
+)  # fmt: skip
+
+
+def record(journal: Path, target: Path = RECORDED) -> None:
+    """Write the answers of TensorRT in a session's journal, and what it said of itself."""
+    asked: dict[str, Any] = {}
+    infos: dict[str, Any] = {}
+    rows = []
+    for event in read(journal):
+        match event:
+            case e.StepStarted() if event.engine.startswith("tensorrt"):
+                infos[event.engine] = event.engine_info
+            case e.ProbeStarted():
+                asked[event.key] = event.probe
+            case e.ProbeFinished():
+                probe, m = asked[event.key], event.measurement
+                if isinstance(probe, Measure) and probe.engine.startswith("tensorrt") and m is not None:
+                    m = msgspec.structs.replace(m, artifacts={}, log="")
+                    rows.append({"probe": msgspec.to_builtins(probe), "measurement": msgspec.to_builtins(m)})
+    lines = [msgspec.json.encode(row) for row in ({"engines": infos}, *rows)]
+    target.write_bytes(gzip.compress(b"\n".join(lines), 9, mtime=0))
+
+
+class Recording:
+    """A pool that answers for TensorRT from the record. The first build of the whole model waits for ``through``."""
+
+    def __init__(self, pool: Pool) -> None:
+        first, *rows = (msgspec.json.decode(line) for line in gzip.decompress(RECORDED.read_bytes()).splitlines())
+        self._infos, self._pool = first["engines"], pool
+        self._known = {
+            _written(msgspec.convert(row["probe"], Measure)): msgspec.convert(row["measurement"], Measurement)
+            for row in rows
+        }
+        self.through = asyncio.Event()
+        self.asked: list[Measure] = []
+
+    async def run(self, probe: Any, timeout: float = 0.0, log: str = "") -> Measurement:
+        if not getattr(probe, "engine", "").startswith("tensorrt"):
+            return await self._pool.run(probe, timeout, log)
+        if isinstance(probe, Inspect):
+            twin = "twin" if probe.engine == TWIN else ""
+            facts = {**self._infos[ENGINE], "spec": probe.engine, "slots": 2}
+            return Measurement(facts={**facts, "fingerprint": f"recorded {twin}"})
+        self.asked.append(probe)
+        if probe.engine == ENGINE and not self.through.is_set():
+            await self.through.wait()
+        found = self._known.get(_written(probe))
+        if found is None and probe.keep and probe.engine == TWIN:
+            # That keeping these nodes cures it was seen on the engine as it was given; the twin was not asked there.
+            found = self._known.get(_written(msgspec.structs.replace(probe, engine=ENGINE, save="workaround")))
+        return found or Measurement(status="error", message="It was not asked when this was recorded.")
+
+    async def stop(self, hard: bool = False) -> None:
+        await self._pool.stop(hard)
+
+    def snapshot(self) -> list[Any]:
+        return []
+
+
+def _written(probe: Measure) -> bytes:
+    return msgspec.json.encode(probe)
+
+
+def walk(folder: Path, jobs: int) -> tuple[Recording, list[Any]]:
+    """The session up to its confirmed case, and its events. With two jobs the first build lasts as long as
+    anything is asked beside it."""
+    (folder / "logs").mkdir(parents=True)
+    problem = Problem(
+        model=str(MODELS / "sort_tf_massive_m4.onnx"),
+        inputs=(str(MODELS / "sort_tf_massive_m4_in.npz"),),
+        engine=ENGINE,
+    )
+    options = Options(detach=True, jobs=jobs, policy="script", answers={"minimal-case": "report"})
+
+    async def go() -> Recording:
+        recording = Recording(Pool(folder, jobs))
+        ledger = Ledger(Journal(folder / NAME), Store(folder))
+        session = Walk(folder, load("accuracy").flow, problem, ledger, recording, STEPS, options, slots=jobs)
+        task = asyncio.create_task(session.run())
+        if jobs > 1:
+            following = None
+            while following is None and not task.done():
+                await asyncio.sleep(0.01)
+                following = session._stepping._scout._following
+            await asyncio.wait({following, task}, return_when=asyncio.FIRST_COMPLETED)
+        recording.through.set()
+        assert await task == 0
+        return recording
+
+    return asyncio.run(go()), list(read(folder / NAME))
+
+
+def steps(events: list[Any]) -> Iterator[tuple[str, Any]]:
+    """(step, its end) in order."""
+    names = {x.run: x.step for x in events if isinstance(x, e.StepStarted)}
+    yield from ((names[x.run], x) for x in events if isinstance(x, e.StepFinished))
+
+
+def test_the_whole_transformer_is_reduced_to_what_a_gpu_was_seen_to_fail(tmp_path: Path) -> None:
+    one, events = walk(tmp_path / "one", 1)
+    ends = dict(steps(events))
+    assert set(ends["reduce"].outcome["names"].split(", ")) == set(NODES)
+    assert ends["confirm"].outcome["confirmed"]
+    assert "was seen on " + TWIN in ends["reduce"].outcome["message"]
+    given = [
+        p for p in one.asked if p.engine == ENGINE and p.candidate.nodes not in ("*", "") and not p.candidate.edits
+    ]
+    parts = {p.candidate.nodes for p in given if not p.attempt}
+    assert len(parts) <= 2, "the part that fails and its largest passing neighbour: no node is left out as it was given"
+
+
+@pytest.mark.slow
+def test_beside_the_first_build_the_twin_is_asked_all_that_the_search_asks_it(tmp_path: Path) -> None:
+    one, events = walk(tmp_path / "one", 1)
+    two, beside = walk(tmp_path / "two", 2)
+    ends, there = dict(steps(beside)), dict(steps(events))
+    assert ends["extract"].cached == ends["extract"].probes
+    assert ends["reduce"].cached >= 50
+    assert ends["reduce"].outcome["names"] == there["reduce"].outcome["names"]
+    asked = [_written(p) for p in two.asked]
+    assert len(asked) == len(set(asked)), "nothing twice"
+    assert len([p for p in one.asked if p.engine == TWIN]) <= len([p for p in two.asked if p.engine == TWIN])
