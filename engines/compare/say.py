@@ -33,6 +33,16 @@ def say_percent(share: float) -> str:
     return f"{said} %"
 
 
+def say_sample(sample: str) -> str:
+    """A sample as people count them: ``sample 12`` (``real:0/12``), ``sample 2/5`` (the sixth of the third file), ``made-up
+    sample 3``."""
+    kind, _, place = sample.partition(":")
+    feed, _, row = place.partition("/")
+    where = row if row and feed == "0" else place
+    said = {"real": f"sample {where}", "random": f"made-up sample {where}", "near": f"sample {where} made near yours"}
+    return said.get(kind, sample)
+
+
 def say_limit(criterion: Criterion, output: str) -> str:
     """What an output may be off by, in the words of the metric: ``rel_l2 0.0001``, ``atol 0.001, rtol 1e-05``."""
     if criterion.metric == "elementwise":

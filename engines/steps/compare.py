@@ -10,7 +10,7 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
 from engines.compare.judge import badness, gives_answer, judge_check, judge_whole, margin, worst
-from engines.compare.say import say_limit, say_percent, wrong_by
+from engines.compare.say import say_limit, say_percent, say_sample, wrong_by
 from engines.findings import Findings
 from engines.graph.filekind import is_ir
 from engines.options import recorded
@@ -166,8 +166,8 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         as_built=bool(ctx.engine_info.rebuilt),
     )
     said = (
-        _say_outcome(outcome, error, rule, tried, _find_problem(m.results, output)),
         *_say_made_up(findings, looks, failures),
+        _say_outcome(outcome, error, rule, tried, _find_problem(m.results, output)),
         *say_answers(m.results, rule),
         *_say_same_codes(ctx, verdict, rule),
         *_say_taken(m),
@@ -359,7 +359,7 @@ def _list_scores(results: tuple[SampleResult, ...], rule: Criterion) -> list[Out
 
 def _say_outcome(found: CompareOutcome, error: float, rule: Criterion, tried: trial.Tried, problem: str) -> str:
     """``error``: of the worst output; ``problem``: what keeps that one from being compared."""
-    verdict, output, sample, looks = found.verdict, found.worst_output, found.worst_sample, found.looks
+    verdict, output, sample, looks = found.verdict, found.worst_output, say_sample(found.worst_sample), found.looks
     said = _say_reference(tried, rule)
     if verdict in ("reference", "export"):
         return said
@@ -369,30 +369,36 @@ def _say_outcome(found: CompareOutcome, error: float, rule: Criterion, tried: tr
     amount = PROBLEMS.get(problem) or _say_amount(error, rule)
     if verdict == "unresolved":
         return f"{output} is {amount} on {sample}, and whose fault that is cannot be told. {said}"
-    allowed = f"{_say_allowed(rule, output)} for {rule.precision}"
+    allowed = f"{_say_allowed(rule, output)} for {rule.precision.upper()}"
     if verdict == "fails":
         often = f" in {found.failures} of {looks} runs" if looks > 1 else ""
         if rule.metric == "rel_l2" and problem not in PROBLEMS and error < HUGE:
-            return f"{output} is {amount}{often} {_say_normal(rule, output)}. Worst sample: {sample}.{doubt}"
+            return f"{output} is {amount}{often} {_say_normal(rule, output)}. {_say_worst(sample)}{doubt}"
         return f"{output} is {amount} on {sample}{often}; allowed {allowed}.{doubt}"
     near = margin(rule, error, output)
     times = f"more than {TELLING}" if near > TELLING else f"{near:.3g}"
     worst_of = (
-        f"the worst is {output} on {sample}, {amount}, {times} times below what is allowed ({allowed})"
+        f"The worst is {output} on {sample}, {amount}: {times} times below what is allowed ({allowed})."
         if error > 0
-        else f"every {'answer is' if rule.metric in ANSWERS else 'output equals'} the reference's; allowed {allowed}"
+        else f"Every {'answer is' if rule.metric in ANSWERS else 'output equals'} the reference's; allowed {allowed}."
     )
-    more = f" in {looks} runs: {worst_of}; {say_ruled_out(looks)}" if looks > 1 else f": {worst_of}"
-    return f"No failure{more}.{doubt}"
+    if looks < 2:
+        return f"No failure. {worst_of}{doubt}"
+    ruled_out = say_ruled_out(looks)
+    return f"{looks:,} runs, no failure. {worst_of} {ruled_out[0].upper()}{ruled_out[1:]}.{doubt}"
+
+
+def _say_worst(sample: str) -> str:
+    return f"Worst sample: {sample.removeprefix('sample ')}." if sample.startswith("sample ") else f"Worst: {sample}."
 
 
 def _say_made_up(findings: Findings, looks: int, failures: int) -> tuple[str, ...]:
-    """What is left open where all runs were of made-up values: those of one sample say nothing of others."""
+    """What is left open where all runs were of made-up values, which say nothing of others; said before all else."""
     if failures or looks < 2 or any(s.id.startswith("real:") for s in findings.samples):
         return ()
     n = len(list_feeds(findings))
-    which = "one sample" if n == 1 else f"the same {n} samples"
-    return (f"All of these runs were of {which} of made-up values: others, and yours (--inputs), may fail.",)
+    tried = "Only one made-up input was" if n == 1 else f"Only {n:,} made-up inputs were"
+    return (f"{tried} tried. Give real ones: --inputs batch.npz.",)
 
 
 def _say_normal(rule: Criterion, output: str) -> str:

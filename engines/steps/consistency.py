@@ -7,6 +7,7 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import limit, worst
+from engines.compare.say import say_amount, say_sample
 from engines.findings import Findings
 from engines.probe import HUGE, Measurement
 from engines.search import works
@@ -106,23 +107,25 @@ def _judge(
     ctx: StepContext, findings: Findings, way: Way, found: ConsistencyOutcome, rule: Criterion
 ) -> Sub[ConsistencyOutcome]:
     """Two answers that differ: the engine's fault, or the model's own, whose rows influence one another? The reference tells."""
-    differ = f"{found.worst_output} on {found.worst_sample} is {_say(found.error)} {WAYS[way]}"
-    allowed = f"two right answers are at most {APART * limit(rule, found.worst_output):.3g} apart"
+    differ = f"{found.worst_output} on {say_sample(found.worst_sample)} is {_say(found.error)} {WAYS[way]}"
+    allowed = f"two right answers are at most {say_amount(APART * limit(rule, found.worst_output), rule.metric)} apart"
     theirs: float | None = None
+    apart = ""
     if way != "stale":
         yield Note("and the reference, asked in the same two ways")
         m = yield from _ask(ctx, findings, way, ctx.reference)
         if m.status == "ok":
             _, output, theirs = worst(m.results, rule)
+            apart = say_amount(theirs, rule.metric)
             if theirs > APART * limit(rule, output):
                 return msgspec.structs.replace(
                     found,
                     verdict="no-batch",
                     reference_error=theirs,
-                    message=f"{differ}, and the reference's by {theirs:.3g}: rows of these inputs influence one another, so "
+                    message=f"{differ}, and the reference's by {apart}: rows of these inputs influence one another, so "
                     "dimension 0 is no batch of samples.",
                 )
-    own = f"; the reference's differ by {theirs:.3g} only" if theirs is not None else ""
+    own = f"; the reference's differ by {apart} only" if theirs is not None else ""
     return msgspec.structs.replace(
         found,
         verdict="contradicts",
@@ -133,8 +136,8 @@ def _judge(
 
 def _say_stale(output: str, sample: str, error: float) -> str:
     return (
-        f"{output} on {sample} depends on what was in memory before: {_say(error)} between two patterns, the same each time "
-        "for the same pattern. The engine reads memory that it has not written."
+        f"{output} on {say_sample(sample)} depends on what was in memory before: {_say(error)} between two patterns, the same "
+        "each time for the same pattern. The engine reads memory that it has not written."
     )
 
 

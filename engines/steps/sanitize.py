@@ -9,7 +9,7 @@ from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import by_sample, exceed, judge_check, judge_whole, worst
 from engines.compare.refusal import is_same
-from engines.compare.say import wrong_by
+from engines.compare.say import say_sample, wrong_by
 from engines.findings import Findings, Unseen
 from engines.probe import Measurement, Sanitize
 from engines.search import works
@@ -193,7 +193,7 @@ def _say_brought(ctx: StepContext, before: Findings, after: Signature) -> Sub[st
     if after.error <= (1 + SAME) * error:
         return ""  # either side of the tolerance
     now, given = wrong_by(after.error, rule.metric), wrong_by(error, rule.metric)
-    return f"that brings a failure of its own: {after.sample} is {now}, and passes as given, {given}"
+    return f"that brings a failure of its own: {say_sample(after.sample)} is {now}, and passes as given, {given}"
 
 
 def _classify_change(old: float | None, new: float | None) -> Literal["helps", "hurts", "none"]:

@@ -27,7 +27,7 @@ def batched(folder: Path) -> list[str | Path]:
     ("engine", "end", "code", "said"),
     [
         ("onnxruntime:optimization=all", "agrees", 10, "The engine agrees with itself"),
-        ("fake:fault=rows,size=0.1", "contradicts", 6, "The engine contradicts itself: y on real:0"),
+        ("fake:fault=rows,size=0.1", "contradicts", 6, "The engine contradicts itself: y on sample 0"),
         ("fake:fault=stale", "stale", 6, "depends on what was in memory before"),
     ],
 )

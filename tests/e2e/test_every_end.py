@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from engines.compare.say import say_percent, wrong_by
+from engines.compare.say import say_percent, say_sample, wrong_by
 from wizard.report.canonical import canonical
 from wizard.report.document import to_json
 from wizard.report.gather import summary
@@ -77,7 +77,7 @@ def unresolved(folder: Path) -> list[str | Path]:
 ENDS = [
     End(
         "not-reproduced", "not-reproduced", 10, not_reproduced,
-        ("times below what is allowed (1 % for fp16)", "a fault in fewer than 1 of 100 runs would not have shown", "--inputs"),
+        ("Only one made-up input was tried. Give real ones: --inputs", "300 runs, no failure.", "below what is allowed (1 %"),
         "It does not fail here",
     ),
     End(
@@ -186,7 +186,7 @@ def test_show_and_report_and_export_by_command(walk: Walk, models: Path, tmp_pat
     shown = narrowdown("show", place)
     assert shown.code == 0
     assert "reproduce        No, it could not be shown" in shown.out
-    assert "It does not fail here\n  No failure in 300 runs" in shown.out
+    assert "It does not fail here\n  Only one made-up input was tried. Give real ones: --inputs" in shown.out
     assert narrowdown("report", place, "--format", "json").json()["verdict"] == "not-reproduced"
     refused = narrowdown("export", place, "-o", tmp_path / "case")
     assert refused.code == 6
@@ -263,15 +263,14 @@ def test_a_faultless_model_under_every_engine(walk: Walk, models: Path, engine: 
     report = walked.reading.report()
     assert report.error == outcome["error"]
     if outcome["error"] == 0:
-        assert "every output equals the reference's; allowed" in report.explanation
+        assert "Every output equals the reference's; allowed" in report.explanation
     else:
         assert report.margin == pytest.approx(ALLOWED[precision] / outcome["error"])
         near = "more than 1000" if report.margin > 1000 else f"{report.margin:.3g}"
-        nearest = (
-            f"the worst is y on {report.worst_sample}, {wrong_by(report.error, 'rel_l2')}, {near} times below what is"
-        )
+        nearest = f"The worst is y on {say_sample(report.worst_sample)}, {wrong_by(report.error, 'rel_l2')}: "
+            f"{near} times below what is"
         assert f"{nearest} allowed" in report.explanation
-        assert f"{nearest} allowed ({say_percent(ALLOWED[precision])} for {precision})" in walked.ran.out
+        assert f"{nearest} allowed ({say_percent(ALLOWED[precision])} for {precision.upper()})" in walked.ran.out
         assert report.worst_sample.partition("/")[0] in ("real:0", "random:0")
     assert "nearest to failing" in to_markdown(report)
     assert "nearest to failing" in to_html(report)

@@ -321,7 +321,7 @@ def sets(w: Workaround, metric: str) -> list[str]:
         (
             f"{p.nodes}{' (recommended)' if p.chosen else ' (the curve bends here)' if p.knee else ''}",
             show_error(p.error, metric),
-            duration(p.seconds) if p.seconds else "-",
+            f"{number(1000 * p.seconds)} ms" if p.seconds else "-",
         )
         for p in w.curve
     ]

@@ -17,7 +17,7 @@ from wizard.report.strip import MEANING, STATES, Span, Strip, columns, over_time
 from wizard.report.vicinity import Vicinity
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import clean, elide, fit, joined
-from wizard.words import count, number
+from wizard.words import count, number, show_error
 
 Part = tuple[str, str]
 
@@ -41,6 +41,7 @@ def depth(
     height: int = 5,
     tolerance: float | None = None,
     here: int = -1,
+    metric: str = "",
 ) -> list[Content]:
     """Error by depth: ``logs`` are log10 of the error of each tensor (or bin), first to last; the worst of each column shows.
 
@@ -48,7 +49,8 @@ def depth(
     Nothing for fewer than two values.
     """
     values = [min(CEILING, max(FLOOR, value)) for value in logs if math.isfinite(value)]
-    room = width - 8  # "  1e-6 |"
+    side = 10 if metric == "rel_l2" else 7  # "0.000001 %", "   1e-6"
+    room = width - side - 1
     if len(values) < 2 or room < 4 or height < 1:
         return []
     wide = max(1, min(4, room // len(values)))  # cells of one value, where there are few
@@ -65,8 +67,8 @@ def depth(
     for line in range(height - 1, -1, -1):
         floor, ceiling = low + line * step, low + (line + 1) * step
         at_limit = limit is not None and (floor <= limit < ceiling or (line == height - 1 and limit >= ceiling))
-        name = "allowed" if at_limit else f"1e{floor:.0f}"
-        parts: list[Part] = [(f"{name:>7}", "bold" if at_limit else "$quiet"), (glyphs.line, "$quiet")]
+        name = "allowed" if at_limit else show_error(10.0**floor, metric) if metric == "rel_l2" else f"1e{floor:.0f}"
+        parts: list[Part] = [(f"{name:>{side}}", "bold" if at_limit else "$quiet"), (glyphs.line, "$quiet")]
         for value in points:
             if value >= ceiling:
                 cell = glyphs.full
@@ -81,8 +83,8 @@ def depth(
     foot = [" "] * len(points)
     if 0 <= here < len(values):
         foot[min(len(points) - 1, here * len(points) // len(values))] = glyphs.up
-        rows.append(_row([(" " * 8, ""), ("".join(foot), "bold $fails")], width, ""))
-        rows.append(_row([(" " * 8 + f"{glyphs.up} the suspect", "$quiet")], width, glyphs.ellipsis))
+        rows.append(_row([(" " * (side + 1), ""), ("".join(foot), "bold $fails")], width, ""))
+        rows.append(_row([(" " * (side + 1) + f"{glyphs.up} the suspect", "$quiet")], width, glyphs.ellipsis))
     return rows
 
 
@@ -188,7 +190,11 @@ def shrinking(
 
 
 def bars(
-    rows: Sequence[tuple[str, float | None]], width: int, glyphs: Glyphs, allowed: float | None = None
+    rows: Sequence[tuple[str, float | None]],
+    width: int,
+    glyphs: Glyphs,
+    allowed: float | None = None,
+    metric: str = "",
 ) -> list[Content]:
     """Errors as bars on one log scale, the tolerance among them: what arrives at a node against what it adds. ``None``: "?"."""
     drawn = [*rows, *([("allowed", allowed)] if allowed else [])]
@@ -200,7 +206,7 @@ def bars(
     low, high = math.floor(min(known)) - 1, max(known)
     found = []
     for label, value in drawn:
-        text = number(value)
+        text = show_error(value, metric)
         size = 0 if value is None or value <= 0 or room < 3 else round((log_error(value) - low) / (high - low) * room)
         over = allowed is not None and value is not None and value > allowed
         glyph, style = (

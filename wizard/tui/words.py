@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from engines.compare.say import say_sample
 from engines.steps.registry import STEPS
-from wizard.words import number
+from wizard.words import number, show_error
 
 # Of fields that mean the same in several steps; a step's SPEC has those of its own.
 LABELS: Mapping[str, str] = {
@@ -57,6 +58,41 @@ def label(field: str, step: str = "") -> str:
     """The label of an outcome field: the step's own, else the common one; a field that has neither is its own label, in words."""
     own = STEPS[step].labels.get(field) if step in STEPS else None
     return own or LABELS.get(field, field.replace("_", " "))
+
+
+# Errors, which are per cent where the metric is a share.
+_ERRORS = frozenset(
+    {
+        *(
+            "error",
+            "tolerance",
+            "error_before",
+            "emulated_error",
+            "reference_error",
+            "model_error",
+            "moved_error",
+            "exact",
+        ),
+        *(
+            "real_error",
+            "random_error",
+            "cured_error",
+            "patched_error",
+            "accused_error",
+            "inherited",
+            "added",
+            "effect",
+            "own",
+        ),
+    }
+)
+
+
+def show_fact(field: str, value: Any, metric: str) -> str:
+    """The value of an outcome's field: an error as the report shows it, a sample as people count them."""
+    if field in _ERRORS and isinstance(value, float):
+        return show_error(value, metric)
+    return say_sample(value) if field == "worst_sample" and value else show_value(value)
 
 
 def show_value(value: Any) -> str:

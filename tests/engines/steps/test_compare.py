@@ -131,7 +131,10 @@ def test_it_looks_again_alone_and_says_what_it_may_have_missed(answers: Any, wal
     assert all(p.exclusive and p.samples == ("real:0",) and p.attempt == 0 for p in looks)
     outcome = done.finish.outcome
     assert (outcome.verdict, outcome.looks, outcome.failures) == ("passes", 300, 0)
-    assert "; a fault in fewer than 1 of 100 runs would not have shown" in outcome.message
+    assert outcome.message.startswith(
+        "300 runs, no failure. The worst is y on sample 0, wrong by 0.1 %: 10 times below"
+    )
+    assert "A fault in fewer than 1 of 100 runs would not have shown." in outcome.message
     assert outcome.more_looks == 2695
     assert done.finish.findings.signature is None
 

@@ -95,7 +95,7 @@ def test_a_sample_that_only_cleaning_makes_fail_is_not_searched(
     before = locked(answers, signature=signature, sample="random:0")
     done = walk("sanitize", answers.context(before), sanitized(answers, clean, original))
     assert done.finish.findings.model == model
-    assert ("that brings a failure of its own: real:0" in done.finish.outcome.message) == (model == "m")
+    assert ("that brings a failure of its own: sample 0" in done.finish.outcome.message) == (model == "m")
 
 
 @pytest.mark.parametrize(

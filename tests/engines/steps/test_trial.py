@@ -74,7 +74,7 @@ def test_a_tie_is_a_tie(answers: Any, walk: Any) -> None:
     assert "no two of them agree: the output is determined no better than that" in done.finish.outcome.message
     assert "9.39 %" in done.finish.outcome.message
     assert done.finish.outcome.message.startswith(
-        "y is wrong by 6.26 % on real:0, and whose fault that is cannot be told."
+        "y is wrong by 6.26 % on sample 0, and whose fault that is cannot be told."
     )
 
 

@@ -24,6 +24,7 @@ from wizard.tui.app import Narrowdown
 from wizard.tui.board import Hunt, Row
 from wizard.tui.glyphs import ASCII, UNICODE
 from wizard.tui.literal import clean, elide, fit, joined, literal
+from wizard.tui.palette import Command, Palette
 from wizard.tui.scene import Scene, Slot, Work
 from wizard.tui.screens.overlays import (
     Choose,
@@ -253,6 +254,7 @@ def draw(texts: list[str]) -> None:
                 RewindCard([entry]),
                 ProbesCard([entry]),
                 Pick(text, [entry], text),
+                Palette([Command(text, text, text, dict)]),
                 Drawing(text, Gallery(scene(text)), before=text),
                 Drawing(
                     text, Map(flow(), (Visit(text, answer=text), Visit("reproduce", answer=text)), text), before=text

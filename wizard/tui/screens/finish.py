@@ -97,7 +97,8 @@ class FinishScreen(SessionScreen):
         shown = not state.findings.culprits and last is not None
         if last is not None and shown:
             node, criterion = scene.flow.nodes.get(last.node), state.findings.criterion
-            seen = Seen(scene.sight, criterion.tolerance if criterion else None)
+            metric = criterion.metric if criterion else str((last.outcome or {}).get("metric") or "")
+            seen = Seen(scene.sight, criterion.tolerance if criterion else None, metric)
             # Its message stands above, and no search goes on from here.
             told = {name: value for name, value in (last.outcome or {}).items() if name != "message"}
             fields = [name for name in (node.evidence if node else ()) if name != "goes_on"]

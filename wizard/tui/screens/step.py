@@ -209,7 +209,8 @@ class StepScreen(SessionScreen):
             criterion = scene.state.findings.criterion
             height = 5 if self.app.size.height >= 32 else 3
             tolerance = criterion.tolerance if criterion else None
-            seen = Seen(scene.sight, tolerance, scene.hunt, scene.state.nodes, height)
+            metric = criterion.metric if criterion else str((visit.outcome or {}).get("metric") or "")
+            seen = Seen(scene.sight, tolerance, metric, scene.hunt, scene.state.nodes, height)
             outcome = drop_said(scene.short(visit.outcome or {}), because)
             named = scene.names_left_out if scene.sight.names.in_sight(visit.outcome) else ""
             self.query_one("#measured-panel", Panel).name_it("Measured", named)

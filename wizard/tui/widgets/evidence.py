@@ -19,7 +19,7 @@ from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import elide
 from wizard.tui.sight import Sight
 from wizard.tui.widgets.lines import Lines, pairs, wrap
-from wizard.tui.words import label, show_value
+from wizard.tui.words import label, show_fact, show_value
 
 _INTERVAL = ("interval_low", "interval_high")
 BARS = ("inherited", "added", "effect")
@@ -45,6 +45,7 @@ _ONLY_IF = frozenset(
         "unseen_failing",
     }
 )
+SHARE = "rel_l2"  # the usual metric: what is said in per cent needs no name
 LONGEST = 160  # characters of a value; the report has it whole
 LIST = 40  # characters from which on a value is too long to be read twice
 SENTENCES = re.compile(r"(?<=\.) +(?=\S)")
@@ -56,6 +57,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     sight: Sight = Sight()
     tolerance: float | None = None
+    metric: str = ""
     hunt: Hunt = Hunt()
     whole: int = 0
     height: int = 5
@@ -78,7 +80,7 @@ class Evidence(Lines[tuple[Mapping[str, Any], Sequence[str], str, Seen]]):
         drawn, drawings = evident(outcome, fields, seen, width, self.glyphs)
         # An empty text means that there is nothing to name.
         plain = [n for n in fields if n not in ("message", "profile", *drawn) and outcome.get(n) != ""]
-        rows += pairs(facts(outcome, plain, step), width)
+        rows += pairs(facts(outcome, plain, step, seen.metric), width)
         for drawing in drawings:
             rows += drawing
         return rows
@@ -98,20 +100,20 @@ def drop_said(outcome: Mapping[str, Any], because: str) -> dict[str, Any]:
     return {**outcome, **left, **listed}
 
 
-def facts(outcome: Mapping[str, Any], fields: Sequence[str], step: str) -> list[tuple[str, str]]:
+def facts(outcome: Mapping[str, Any], fields: Sequence[str], step: str, metric: str = "") -> list[tuple[str, str]]:
     """Label and value of each field: a count with what it is counted of in one line, none that says nothing; last, in one line,
     what was not measured."""
     whole = {_OF[name] for name in fields if name in _OF}
     rows, missing = [], []
     for name in fields:
         value, of = outcome.get(name), outcome.get(_OF.get(name, ""))
-        if name in whole or (name in _ONLY_IF and value in (0, False)) or of == 0:
+        if name in whole or (name in _ONLY_IF and value in (0, False)) or of == 0 or (name, value) == ("metric", SHARE):
             continue
         if value is None:
             missing.append(label(name, step))
             continue
         counted = f" of {show_value(of)}" if of is not None else ""
-        rows.append((label(name, step), elide(show_value(value), LONGEST) + counted))
+        rows.append((label(name, step), elide(show_fact(name, value, metric), LONGEST) + counted))
     return rows + ([("not measured", ", ".join(missing))] if missing else [])
 
 
@@ -123,7 +125,7 @@ def evident(
     drawings: list[list[Content]] = []
     if "inherited" in fields and "added" in fields and outcome.get("added") is not None:
         there = [(label(name), outcome.get(name)) for name in BARS if name in fields]
-        if bars := pictures.bars(there, width, glyphs, seen.tolerance):
+        if bars := pictures.bars(there, width, glyphs, seen.tolerance, seen.metric):
             drawn += BARS
             drawings.append(bars)
     looked = pictures.outcome_looks(outcome)
@@ -150,4 +152,6 @@ def profile(values: str, width: int, glyphs: Glyphs, seen: Seen = Seen()) -> lis
     """Error by depth: tensor by tensor where the table is known, else from the outcome's own few bins."""
     logs = seen.sight.logs or parse_profile(values)
     here = seen.sight.here if seen.sight.logs else -1
-    return pictures.depth(logs, width, glyphs, height=seen.height, tolerance=seen.tolerance, here=here)
+    return pictures.depth(
+        logs, width, glyphs, height=seen.height, tolerance=seen.tolerance, here=here, metric=seen.metric
+    )

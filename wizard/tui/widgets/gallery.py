@@ -19,18 +19,19 @@ def gallery(scene: Scene, width: int, glyphs: Glyphs) -> list[Content]:
     """What can be drawn of this session so far; a sentence where that is nothing."""
     state, findings, sight = scene.state, scene.state.findings, scene.sight
     tolerance = findings.criterion.tolerance if findings.criterion else None
+    metric = findings.criterion.metric if findings.criterion else ""
     drawn: list[tuple[str, list[Content]]] = []
     for number, place in enumerate(sight.places, 1):
         of = f" {number} of {len(sight.places)}" if len(sight.places) > 1 else ""
         drawn.append((f"Around the suspect{of}", pictures.graph(place, width, glyphs)))
-    seen = Seen(sight, tolerance, height=8)
+    seen = Seen(sight, tolerance, metric, height=8)
     logs = next(
         (str(v.outcome["profile"]) for v in reversed(state.route) if v.outcome and v.outcome.get("profile")), ""
     )
     drawn.append(("Error by depth", profile(logs, width, glyphs, seen)))
     for suspect in findings.suspects[:3]:
         rows = [(label(name), getattr(suspect, name)) for name in BARS]
-        drawn.append((f"Error at {suspect.name or '(no name)'}", pictures.bars(rows, width, glyphs, tolerance)))
+        drawn.append((f"Error at {suspect.name or '(no name)'}", pictures.bars(rows, width, glyphs, tolerance, metric)))
     for visit in reversed(state.route):
         if looked := pictures.outcome_looks(visit.outcome or {}):
             drawn.append(("How often it fails", pictures.interval(*looked, width, glyphs)))
