@@ -267,8 +267,10 @@ def test_a_faultless_model_under_every_engine(walk: Walk, models: Path, engine: 
     else:
         assert report.margin == pytest.approx(ALLOWED[precision] / outcome["error"])
         near = "more than 1000" if report.margin > 1000 else f"{report.margin:.3g}"
-        nearest = f"The worst is y on {say_sample(report.worst_sample)}, {wrong_by(report.error, 'rel_l2')}: "
+        nearest = (
+            f"The worst is y on {say_sample(report.worst_sample)}, {wrong_by(report.error, 'rel_l2')}: "
             f"{near} times below what is"
+        )
         assert f"{nearest} allowed" in report.explanation
         assert f"{nearest} allowed ({say_percent(ALLOWED[precision])} for {precision.upper()})" in walked.ran.out
         assert report.worst_sample.partition("/")[0] in ("real:0", "random:0")
