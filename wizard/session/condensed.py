@@ -7,6 +7,7 @@ checksum whenever it is read again. One that is torn, foreign, of another versio
 """
 
 import contextlib
+import functools
 import hashlib
 import os
 from collections.abc import Sequence
@@ -15,25 +16,28 @@ from typing import Any, BinaryIO, Final, TypeAlias
 
 import msgspec
 
+from engines import probe, spec
 from engines.store import regular
 from engines.store.content import write_own
+from wizard.session import events, lines, state
 from wizard.session.lines import Place, Record
 from wizard.session.state import Probes
 
-FORMAT: Final = 1  # another one whenever a state keeps something else of a probe
 WORTH: Final = 4 << 20  # bytes of lines from which on it is written: fewer are read in the blink of an eye
 KEPT: Final = 16  # such files, the latest: a session that is gone leaves its own
 _LARGEST: Final = 256 << 20  # bytes of one
 _BLOCK: Final = 1 << 20
+_DECIDES: Final = (state, events, lines, probe, spec)
 
 Part: TypeAlias = Place | Probes
 
 
 class Condensed(msgspec.Struct, frozen=True, array_like=True):
-    """A journal up to a line. ``path``: its file; ``good``: bytes up to there, whose sha256 is ``digest``; ``seq``: of the last
-    event. ``parts``: one after the other, where an event that is no probe stands, or the probes between two of them."""
+    """A journal up to a line. ``maker``: as below; ``path``: its file; ``good``: bytes up to there, whose sha256 is ``digest``;
+    ``seq``: of the last event. ``parts``: one after the other, where an event that is no probe stands, or the probes between two
+    of them."""
 
-    format: int
+    maker: bytes
     path: str
     good: int
     digest: bytes
@@ -64,7 +68,7 @@ def write(file: BinaryIO, path: Path, good: int, seq: int, parts: Sequence[Part]
     pairs: list[tuple[Place | None, Probes | None]] = [
         (None, part) if isinstance(part, Probes) else (part, None) for part in parts
     ]
-    made = Condensed(FORMAT, str(path.absolute()), good, digest, seq, pairs)
+    made = Condensed(maker(), str(path.absolute()), good, digest, seq, pairs)
     _remember(file, path, made)
     with contextlib.suppress(OSError, UnicodeError):
         body = _encoder.encode(made)
@@ -73,6 +77,14 @@ def write(file: BinaryIO, path: Path, good: int, seq: int, parts: Sequence[Part]
         found = sorted(target.parent.glob("journal-*.bin"), key=lambda p: p.stat().st_mtime, reverse=True)
         for old in found[KEPT:]:
             old.unlink(missing_ok=True)
+
+
+@functools.cache
+def maker() -> bytes:
+    """Another one for each version of what decides what a state keeps of a probe: what an earlier one kept is as good as none."""
+    with contextlib.suppress(OSError):
+        return hashlib.sha256(b"".join(Path(str(module.__file__)).read_bytes() for module in _DECIDES)).digest()
+    return os.urandom(32)  # installed without its text: each process for itself
 
 
 def _which(file: BinaryIO, path: Path) -> tuple[Path, int, int]:
@@ -95,7 +107,7 @@ def _read(file: BinaryIO, path: Path) -> Condensed | None:
         found = msgspec.msgpack.Decoder(Condensed, dec_hook=lambda *_: record).decode(body)
     except ValueError:
         return None
-    return found if (found.format, found.path) == (FORMAT, str(path.absolute())) else None
+    return found if (found.maker, found.path) == (maker(), str(path.absolute())) else None
 
 
 def _digest(file: BinaryIO, good: int) -> bytes | None:

@@ -492,16 +492,16 @@ def _learn_from(state: State, event: ProbeFinished, probe: AnyProbe | None) -> d
     if m is None or m.status != "ok":
         return {}
     if isinstance(probe, Measure):
-        engine, took = name_of_engine(probe.engine), max(m.build_seconds, event.seconds / max(1, probe.runs))
+        engine, runs = name_of_engine(probe.engine), max(1, probe.runs)
         if not event.run and engine not in state.longest:
             return {}  # a cheap twin, built ahead of the engine as it was given, tells nothing of how long that one takes
-        each = (event.seconds - m.build_seconds) / (max(1, probe.runs) * max(1, len(probe.samples)))
-        learned = {"longest": took, "slowest": each}
-        return {
-            name: {**getattr(state, name), engine: seconds}
-            for name, seconds in learned.items()
-            if seconds > getattr(state, name).get(engine, 0.0)
-        }
+        learned: dict[str, Any] = {}
+        if (took := max(m.build_seconds, event.seconds / runs)) > state.longest.get(engine, 0.0):
+            learned["longest"] = {**state.longest, engine: took}
+        each = (event.seconds - m.build_seconds) / (runs * max(1, len(probe.samples)))
+        if each > state.slowest.get(engine, 0.0):
+            learned["slowest"] = {**state.slowest, engine: each}
+        return learned
     if isinstance(m.facts.get("nodes"), int):
         return {"nodes": m.facts["nodes"]}
     return {}

@@ -247,9 +247,7 @@ def test_a_cache_with_any_byte_changed_or_cut_is_as_good_as_none(
             assert told(place) == without
 
 
-@pytest.mark.parametrize(
-    "change", [{"format": condensed.FORMAT + 1}, {"path": "/elsewhere/journal.jsonl"}, {"digest": b"0" * 32}]
-)
+@pytest.mark.parametrize("change", [{"maker": b"another"}, {"path": "/elsewhere/journal.jsonl"}, {"digest": b"0" * 32}])
 def test_one_of_another_version_or_of_another_file_is_as_good_as_none(
     place: Path, kept: Path, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,3 +423,14 @@ def test_a_file_that_took_the_others_place_is_read_itself(place: Path, tmp_path:
     other.replace(path)
     (tmp_path / "before").write_bytes(b"\0" * len(lines(EVENTS)))
     assert told(path) == without
+
+
+def test_a_version_that_keeps_something_else_of_a_probe_is_another_maker(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before, other = condensed.maker(), tmp_path / "state.py"
+    other.write_bytes(Path(str(condensed.state.__file__)).read_bytes() + b"# another\n")
+    monkeypatch.setattr(condensed.state, "__file__", str(other))
+    condensed.maker.cache_clear()
+    assert condensed.maker() != before
+    condensed.maker.cache_clear()
