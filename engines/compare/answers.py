@@ -27,7 +27,7 @@ def answer(actual: np.ndarray | None, expected: np.ndarray) -> Answer | None:
         return None
     if any(a.dtype.kind in "OSUTc" for a in (actual, expected)):
         return None
-    flat_a, flat_b = _wide(np.ravel(actual)), _wide(np.ravel(expected))
+    flat_a, flat_b = widen(np.ravel(actual)), widen(np.ravel(expected))
     apart = np.abs(flat_a - flat_b)
     at = int(np.argmax(np.where(np.isnan(apart), np.inf, apart)))
     same = np.array_equal(flat_a, flat_b)
@@ -44,8 +44,8 @@ def answer(actual: np.ndarray | None, expected: np.ndarray) -> Answer | None:
         expected_most=_most(flat_b),
         expected_mean=_mean(flat_b),
         worst_at=tuple(int(i) for i in np.unravel_index(at, expected.shape)),
-        worst=_json(float(flat_a[at])),
-        expected_worst=_json(float(flat_b[at])),
+        worst=to_json(float(flat_a[at])),
+        expected_worst=to_json(float(flat_b[at])),
         psnr_db=SILENT_DB if noise == 0 else -SILENT_DB if span == 0 else float(20 * np.log10(span / noise)),
         iou=_iou(actual, expected, same=same),
         **scores,
@@ -55,7 +55,7 @@ def answer(actual: np.ndarray | None, expected: np.ndarray) -> Answer | None:
 def _class_scores(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> dict[str, Any]:
     """``rows``, ``top1``, ``top5``, ``kl``, ``perplexity`` and ``expected_perplexity``; nothing of what holds no class scores."""
     classes = expected.shape[-1] if expected.ndim else 0
-    if not 1 <= expected.ndim <= 3 or classes < 2 or _integral(expected) or _integral(actual):
+    if not 1 <= expected.ndim <= 3 or classes < 2 or is_integral(expected) or is_integral(actual):
         return {}
     rows = expected.size // classes
     if same:
@@ -64,9 +64,9 @@ def _class_scores(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> di
     step = max(1, CHUNK // classes)
     other = lacking = divergence = entropy = reference_entropy = 0.0
     counted = 0
-    likely = _is_distribution(_wide(b[:step]))
+    likely = _is_distribution(widen(b[:step]))
     for i in range(0, rows, step):
-        x, y = _wide(a[i : i + step]), _wide(b[i : i + step])
+        x, y = widen(a[i : i + step]), widen(b[i : i + step])
         fine = np.isfinite(x).all(axis=1) & np.isfinite(y).all(axis=1)
         other += int((~fine).sum())
         lacking += int((~fine).sum())
@@ -114,7 +114,7 @@ def _log_probabilities(rows: Floats, likely: bool) -> Floats:
 def _iou(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> float | None:
     """Mean intersection over union: of the classes of a mask (integers or booleans), or of boxes (floats, four to a row, corners
     x1 y1 x2 y2, paired by their place). None of anything else."""
-    if _integral(actual) and _integral(expected):
+    if is_integral(actual) and is_integral(expected):
         if same:
             return 1.0
         classes = np.unique(np.concatenate([np.unique(actual), np.unique(expected)]))
@@ -125,9 +125,9 @@ def _iou(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> float | Non
             for c in classes
         ]
         return float(np.mean(ratios))
-    if expected.ndim < 2 or expected.shape[-1] != 4 or _integral(expected):
+    if expected.ndim < 2 or expected.shape[-1] != 4 or is_integral(expected):
         return None
-    a, b = _wide(actual).reshape(-1, 4), _wide(expected).reshape(-1, 4)
+    a, b = widen(actual).reshape(-1, 4), widen(expected).reshape(-1, 4)
     if not (b[:, 2:] >= b[:, :2]).all():
         return None
     low, high = np.maximum(a[:, :2], b[:, :2]), np.minimum(a[:, 2:], b[:, 2:])
@@ -139,28 +139,28 @@ def _iou(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> float | Non
 
 
 def _least(x: Floats) -> float:
-    return _json(float(np.min(x)) if not np.isnan(x).any() else math.nan)
+    return to_json(float(np.min(x)) if not np.isnan(x).any() else math.nan)
 
 
 def _most(x: Floats) -> float:
-    return _json(float(np.max(x)) if not np.isnan(x).any() else math.nan)
+    return to_json(float(np.max(x)) if not np.isnan(x).any() else math.nan)
 
 
 def _mean(x: Floats) -> float:
     with np.errstate(invalid="ignore", over="ignore"):
-        return _json(float(np.mean(x)))
+        return to_json(float(np.mean(x)))
 
 
-def _json(value: float) -> float:
+def to_json(value: float) -> float:
     """JSON has no infinity and no NaN: both are HUGE, with the sign of an infinity."""
     return float(min(HUGE, max(-HUGE, value))) if not math.isnan(value) else HUGE
 
 
-def _wide(x: np.ndarray) -> Floats:
+def widen(x: np.ndarray) -> Floats:
     return x.astype(np.float64)
 
 
-def _integral(x: np.ndarray) -> bool:
+def is_integral(x: np.ndarray) -> bool:
     if x.dtype.kind in "biu":
         return True
     try:

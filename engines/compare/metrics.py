@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from engines.compare.answers import Floats, is_integral, to_json, widen
 from engines.probe import HUGE, SILENT_DB, Score
 
 CHUNK = 1 << 16  # elements: their float64 copies stay in the processor's cache
@@ -17,7 +18,6 @@ TINY = 2.220446049250313e-16
 DEFAULT = 1e-5
 
 Array = NDArray[np.generic]
-Floats = NDArray[np.float64]
 
 
 def score(name: str, actual: np.ndarray | None, expected: np.ndarray) -> Score:
@@ -30,7 +30,7 @@ def score(name: str, actual: np.ndarray | None, expected: np.ndarray) -> Score:
     shape = tuple(int(d) for d in expected.shape)
     if _textual(expected) or _textual(actual):
         return _strings(name, actual, expected, shape)
-    if _integral(expected) and _integral(actual):
+    if is_integral(expected) and is_integral(actual):
         return _integers(name, actual, expected, shape)
     return _floats(name, actual, expected, shape)
 
@@ -96,22 +96,22 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
         name=name,
         dtype=str(expected.dtype),
         shape=shape,
-        max_abs=_json(max_abs),
-        max_rel=_json(max_rel),
+        max_abs=to_json(max_abs),
+        max_rel=to_json(max_rel),
         rel_max=_ratio(max_abs, absmax),
         rel_l2=_ratio(noise, level),
         cosine=_cosine(dot, signal, power, equal=noise == 0),
         sqnr_db=_decibels(level, noise),
-        ulp=_json(ulp),
+        ulp=to_json(ulp),
         mismatched=(mismatched + new + lost) / count,
         new_nonfinite=new,
         lost_nonfinite=lost,
         first_nonfinite=first,
         equal=differing == 0,
-        absmax=_json(absmax),
-        actual_absmax=_json(actual_absmax),
+        absmax=to_json(absmax),
+        actual_absmax=to_json(actual_absmax),
         vanished=vanished,
-        vanished_max=_json(vanished_max),
+        vanished_max=to_json(vanished_max),
         front=_steps(front),
     )
 
@@ -140,18 +140,18 @@ def _integers(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[
         name=name,
         dtype=str(expected.dtype),
         shape=shape,
-        max_abs=_json(max_abs),
-        max_rel=_json(max_rel),
+        max_abs=to_json(max_abs),
+        max_rel=to_json(max_rel),
         rel_max=_ratio(max_abs, absmax),
         rel_l2=_ratio(noise, level),
         cosine=_cosine(dot, signal, power, equal=not wrong),
         sqnr_db=_decibels(level, noise),
-        ulp=_json(max_abs),
+        ulp=to_json(max_abs),
         mismatched=wrong / max(1, flat_b.size),
         exact=True,
         equal=not wrong,
-        absmax=_json(absmax),
-        actual_absmax=_json(actual_absmax),
+        absmax=to_json(absmax),
+        actual_absmax=to_json(actual_absmax),
         front=_steps(front),
     )
 
@@ -189,7 +189,7 @@ def _chunks(actual: np.ndarray, expected: np.ndarray) -> Iterator[tuple[int, Flo
     """(flat offset, actual, expected) as float64. Complex numbers are compared by their parts, real and imaginary in turn."""
     a, b = _parts(actual), _parts(expected)
     for i in range(0, a.size, CHUNK):
-        yield i, _wide(a[i : i + CHUNK]), _wide(b[i : i + CHUNK])
+        yield i, widen(a[i : i + CHUNK]), widen(b[i : i + CHUNK])
 
 
 def _scale(*arrays: np.ndarray) -> float:
@@ -204,10 +204,6 @@ def _scale(*arrays: np.ndarray) -> float:
 def _parts(x: np.ndarray) -> np.ndarray:
     flat = np.ravel(x)
     return np.ascontiguousarray(flat).view(flat.real.dtype) if np.iscomplexobj(flat) else flat
-
-
-def _wide(x: np.ndarray) -> Floats:
-    return x.astype(np.float64)
 
 
 def _merge(front: Floats, apart: Floats, relative: Floats) -> Floats:
@@ -240,7 +236,7 @@ def _steps(front: Floats) -> tuple[tuple[float, float], ...]:
     if len(front) > STEPS:
         groups = np.array_split(front, STEPS)
         front = np.stack([g.max(axis=0) for g in groups])
-    return tuple((_json(a), _json(r)) for a, r in front)
+    return tuple((to_json(a), to_json(r)) for a, r in front)
 
 
 def _ulps(apart: Floats, size: Floats, dtype: np.dtype) -> float:
@@ -273,16 +269,12 @@ def _floating(dtype: np.dtype) -> bool:
     return True
 
 
-def _integral(x: np.ndarray) -> bool:
-    return x.dtype.kind in "biu" or str(x.dtype) in ("int4", "uint4", "int2", "uint2")
-
-
 def _textual(x: np.ndarray) -> bool:
     return x.dtype.kind in "OSUT"
 
 
 def _ratio(part: float, whole: float) -> float:
-    return _json(part / whole) if whole > 0 else (0.0 if part == 0 else HUGE)
+    return to_json(part / whole) if whole > 0 else (0.0 if part == 0 else HUGE)
 
 
 def _cosine(dot: float, signal: float, power: float, *, equal: bool) -> float:
@@ -296,7 +288,3 @@ def _decibels(signal: float, noise: float) -> float:
     if signal == 0:
         return -SILENT_DB
     return float(np.clip(20 * np.log10(signal / noise), -SILENT_DB, SILENT_DB))
-
-
-def _json(value: float) -> float:
-    return float(min(HUGE, max(-HUGE, float(value)))) if np.isfinite(value) else HUGE

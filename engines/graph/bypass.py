@@ -34,8 +34,7 @@ def make_float_twin(part: Cut, originals: Originals) -> Cut:
     for position, node in enumerate(graph.proto.node):
         if is_dequantize(node):
             graph.bypass_pair(position)
-    kept = graph.prune_unread()
-    return _replace_model(part, graph.model, tuple(part.node_ids[i] if i >= 0 else -1 for i in kept))
+    return graph.prune_cut(part)
 
 
 def leave_float(part: Cut, positions: Collection[int], originals: Originals) -> Cut:
@@ -50,8 +49,7 @@ def leave_float(part: Cut, positions: Collection[int], originals: Originals) -> 
             graph.bypass_pair(position)
         else:
             graph.read_before_pairs(position)
-    kept = graph.prune_unread()
-    return _replace_model(part, graph.model, tuple(part.node_ids[i] if i >= 0 else -1 for i in kept))
+    return graph.prune_cut(part)
 
 
 def is_quantize(node: NodeProto) -> bool:
@@ -60,10 +58,6 @@ def is_quantize(node: NodeProto) -> bool:
 
 def is_dequantize(node: NodeProto) -> bool:
     return node.op_type == DEQUANTIZE and schema.domain_of(node) in _DOMAINS
-
-
-def _replace_model(part: Cut, model: ModelProto, node_ids: tuple[int, ...]) -> Cut:
-    return Cut(model, part.feeds, part.outputs, part.marks, node_ids)
 
 
 class _Graph:
@@ -113,7 +107,12 @@ class _Graph:
                 renamed[name] = self._add_folded_activation(position, name, found)
         names.rename_reads(node, renamed)
 
-    def prune_unread(self) -> list[int]:
+    def prune_cut(self, part: Cut) -> Cut:
+        """The cut that this was made of, with what is left of it."""
+        kept = tuple(part.node_ids[i] if i >= 0 else -1 for i in self._prune_unread())
+        return Cut(self.model, part.feeds, part.outputs, part.marks, kept)
+
+    def _prune_unread(self) -> list[int]:
         """Remove quantizers, dequantizers and weights that nothing reads; positions that are left."""
         final = {o.name for o in self.proto.output}
         left = list(range(len(self.proto.node)))
@@ -123,7 +122,9 @@ class _Graph:
             } | final
             read |= {name for i in left for node in self._inserted.get(i, ()) for name in node.input}
             gone = {
-                i for i in left if _of_a_pair(self.proto.node[i]) and not read.intersection(self.proto.node[i].output)
+                i
+                for i, node in ((i, self.proto.node[i]) for i in left)
+                if (is_quantize(node) or is_dequantize(node)) and not read.intersection(node.output)
             }
             if not gone:
                 break
@@ -216,7 +217,3 @@ class _Graph:
             tensor.name = self._added[name] = self._fresh(f"{name}__float")
             self._types[tensor.name] = int(tensor.data_type)
         return self._added[name]
-
-
-def _of_a_pair(node: NodeProto) -> bool:
-    return is_quantize(node) or is_dequantize(node)
