@@ -11,7 +11,6 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, write_to_textfile
 
-from engines.probe import AnyProbe
 from wizard.plain import Display
 from wizard.session.events import (
     AnyEvent,
@@ -66,7 +65,7 @@ class Metered:
                 self._working.labels(**self._always).set(0)
                 self._exit.labels(**self._always).set(event.exit_code)
             case ProbeStarted():
-                self._ops[event.key] = _op(event.probe)
+                self._ops[event.key] = str(event.probe.__struct_config__.tag) if event.probe else "unknown"
                 if event.speculative:
                     self._ahead.labels(**self._always).inc()
             case ProbeFinished():
@@ -102,7 +101,3 @@ class Metered:
         if at_once or time.monotonic() - self._written >= _EVERY:
             self._written = time.monotonic()
             write_to_textfile(str(self._path), self._registry)
-
-
-def _op(probe: AnyProbe | None) -> str:
-    return str(probe.__struct_config__.tag) if probe is not None else "unknown"

@@ -394,7 +394,7 @@ class Cluster:
                 if told is None
                 else _say_version(told.facts)
                 if told.status == "ok"
-                else _make_clause(told.message)
+                else " ".join(told.message.split())[:200].rstrip(".") or "missing"
             )
             what = (
                 f"{there} there and {here} here"
@@ -688,10 +688,6 @@ def _is_import_failure(error: Exception) -> bool:
 def _say_version(facts: Mapping[str, Any]) -> str:
     """The version of an engine with its device and driver, as far as they are known."""
     return " ".join(str(facts[name]) for name in ("version", "device", "driver") if facts.get(name)) or "unknown"
-
-
-def _make_clause(message: str) -> str:
-    return " ".join(message.split())[:200].rstrip(".") or "missing"
 
 
 def _say_in_one_line(error: BaseException) -> str:

@@ -43,10 +43,6 @@ def _open_type(declared: TypeProto, found: list[str]) -> None:
             if dim.HasField("dim_value") and dim.dim_value < 0:
                 found.append(str(dim.dim_value))
                 dim.ClearField("dim_value")
-            elif dim.HasField("dim_param") and dim.dim_param and _says_nothing(dim.dim_param):
+            elif (name := dim.dim_param) and (not _NAME.match(name) or name.lower() in _NOTHING):
                 found.append(f"'{dim.dim_param}'")
                 dim.ClearField("dim_param")
-
-
-def _says_nothing(name: str) -> bool:
-    return not _NAME.match(name) or name.lower() in _NOTHING

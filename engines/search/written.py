@@ -72,7 +72,8 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
             what = "your model" if own else "the cleaned model that was searched"
             many = f"{len(names)} {'node' if len(names) == 1 else 'nodes'}"
             said = f"{FILE} ({what} with {many} in FP32), loaded and run: {right.say()}."
-            return WrittenOut(dict(m.artifacts), f"{said}{_say_lost(lost, own)}{_say_why(why)}", names)
+            rather = f" Not of your own model: {why.rstrip('.')}." if why else ""
+            return WrittenOut(dict(m.artifacts), f"{said}{_say_lost(lost, own)}{rather}", names)
         why = why or f"written into your model it is {right.say()}{_list_lost(lost)}"
     return WrittenOut(said=f"There is no {FILE}: {why.rstrip('.')}.")
 
@@ -111,7 +112,3 @@ def _say_lost(lost: tuple[str, ...], own: bool) -> str:
     return (
         f" Your model has no {_list_lost(lost)[len(', which has no ') :]}; it is right without." if lost and own else ""
     )
-
-
-def _say_why(why: str) -> str:
-    return f" Not of your own model: {why.rstrip('.')}." if why else ""

@@ -171,6 +171,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         fixable=bool(findings.fixable),
         message=_message(seen, params.repeats, still, known, others, 0 if goes_on else ctx.visit),
     )
+    first = findings.culprits[0].case.sample if findings.culprits else findings.sample
     return Finish(
         outcome,
         after,
@@ -182,7 +183,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
             ]
         },
         decisive={
-            "whole": (ask.plain((_first_sample(findings),)),) if not ctx.check else (),
+            "whole": (ask.plain((first,)),) if not ctx.check else (),
             "case": (probe_case(ask, case, 0), *(probe_case(ask, o.seen.case, 0) for o in others.found)),
             "good": (ask.ask(case.good, feed=feed),) if case.good else (),
         },
@@ -308,11 +309,6 @@ def widen_kept(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int,
             break
         own |= fresh
     return tuple(sorted(own))
-
-
-def _first_sample(findings: Findings) -> str:
-    """The sample that the first culprit was found on."""
-    return findings.culprits[0].case.sample if findings.culprits else findings.sample
 
 
 def _message(seen: Seen, looks: int, still: bool, known: bool, others: Alike, last: int) -> str:

@@ -195,7 +195,8 @@ def _search(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ..
     engine that computes each node in its own type, what can be kept is a quantized layer; against the float model those that lose
     the most are tried first."""
     everything = list_keepable(ask)
-    seeds = _list_seeds(ask.findings)
+    culprits = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
+    seeds = tuple(sorted(culprits or {s.node for s in ask.findings.suspects}))
     if not tries and len(everything) < len(ask.index.nodes) and unquantized(ask.ctx.reference):
         rows: tuple[Ranked, ...] = yield from rank_layers(ask, find_layers(ask.index))
         tries = list_prefixes(rows)
@@ -543,11 +544,6 @@ def _tighten_criterion(criterion: Criterion, factor: float) -> Criterion:
         atols={k: v / factor for k, v in criterion.atols.items()},
         rtols={k: v / factor for k, v in criterion.rtols.items()},
     )
-
-
-def _list_seeds(findings: Findings) -> tuple[int, ...]:
-    culprits = {n for c in findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
-    return tuple(sorted(culprits or {s.node for s in findings.suspects}))
 
 
 def _list_growing(

@@ -396,7 +396,7 @@ class Pool:
                 _log.info("GPU %d, worker %d: %s in %.3f s", slot.device, slot.number, about, took)
             if isinstance(job.probe, Inspect) and measurement.status == "ok" and not job.device:
                 self._learn_engine(job.probe, measurement, slot.device, job.timeout)
-            killed = _killed_from_outside(measurement)
+            killed = measurement.status == "crash" and faults.signal_name(measurement.signal) in _FROM_OUTSIDE
             again = (
                 not job.killed if killed else measurement.status in job.sensitive and job.crowded and not job.retried
             )
@@ -647,10 +647,6 @@ class Pool:
 def make_cancelled() -> Measurement:
     """The answer to a probe that was stopped."""
     return Measurement(status="cancelled", message="The probe was stopped before it finished.")
-
-
-def _killed_from_outside(measurement: Measurement) -> bool:
-    return measurement.status == "crash" and faults.signal_name(measurement.signal) in _FROM_OUTSIDE
 
 
 def _killed_again(measurement: Measurement) -> str:

@@ -69,7 +69,9 @@ def find_words(typed: list[str]) -> list[tuple[str, str]]:
     if waiting is not None:
         found += ((word, "") for word in _values(waiting))
     elif now.startswith("-"):
-        found += ((name, _say(action)) for action in made._actions for name in action.option_strings)
+        for action in made._actions:
+            said = " ".join((action.help or "").replace("%(choices)s", "").split())
+            found += ((name, said) for name in action.option_strings)
     else:
         found += ((name, (below.description or "").rstrip(".")) for name, below in inner(made).items())
         places = (a for a in made._actions if not a.option_strings and not isinstance(a, argparse._SubParsersAction))
@@ -88,7 +90,3 @@ def _values(action: argparse.Action) -> Iterable[str]:
 
         return sorted(file.parent.name for file in folder.home().glob("*/session.json"))
     return ()
-
-
-def _say(action: argparse.Action) -> str:
-    return " ".join((action.help or "").replace("%(choices)s", "").split())

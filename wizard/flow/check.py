@@ -430,16 +430,12 @@ def _misfit(value: Any, kind: Any) -> tuple[str, str] | None:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        choices = [str(c) for c in _choices(kind)]
-        if choices:
+        if typing.get_origin(kind) is typing.Literal:
+            choices = [str(c) for c in typing.get_args(kind)]
             near = suggestion(str(value), choices) or f"It is one of {', '.join(choices)}."
             return f"is never {_show_value(value)}", near
         return f"is {_kind(kind)}, and never {_show_value(value)}", ""
     return None
-
-
-def _choices(kind: Any) -> tuple[Any, ...]:
-    return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
 
 
 def _numeric(kind: Any) -> bool:

@@ -296,7 +296,8 @@ class _Shaper:
         made = {fields[key].name: self._shape(data[key], fields[key].type, (*at, key)) for key in data}
         for name, field in fields.items():
             if field.required and name not in data:
-                raise self._at(self._lines.key(*at), f"{_subject(at)} lacks '{name}'.")
+                subject = _place(at).removeprefix("in ") if at else "the flow"
+                raise self._at(self._lines.key(*at), f"{subject} lacks '{name}'.")
         return inner[0](**made)
 
     def _checked(self, data: Any, kind: Any, at: PathInFile) -> Any:
@@ -356,8 +357,3 @@ def _place(at: PathInFile) -> str:
         case ("nodes", name, *_, last):
             return f"in '{last}' of node '{name}'"
     return "here"
-
-
-def _subject(at: PathInFile) -> str:
-    words = _place(at)
-    return "the flow" if not at else words.removeprefix("in ")

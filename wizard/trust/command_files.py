@@ -20,7 +20,9 @@ def command_files(command: str, folder: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in _files_named(command, folder):
         below = bool(folder) and path.is_relative_to(folder)
-        if str(path) in found or not is_file(path) or path.stat().st_size > LARGEST or not (below or _script(path)):
+        if str(path) in found or not is_file(path) or path.stat().st_size > LARGEST:
+            continue
+        if not (below or path.suffix in _SCRIPTS or text(path)[:2] == b"#!"):
             continue
         for file in (path, *(imported(path.resolve()) if path.suffix == ".py" else ())):
             if content := digest(file):
@@ -60,10 +62,6 @@ def _module_files(folder: Path, name: str) -> list[Path]:
     packages = [folder.joinpath(*name.split(".")[:n]) / "__init__.py" for n in range(1, name.count(".") + 2)]
     chosen = (place.with_name(f"{place.name}.py"), place / "__main__.py", *packages)
     return [path for path in chosen if is_file(path)]
-
-
-def _script(path: Path) -> bool:
-    return path.suffix in _SCRIPTS or text(path)[:2] == b"#!"
 
 
 def _split(words: str) -> list[str]:
