@@ -101,7 +101,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     rule = findings.criterion or Criterion()
     yield Note(f"the whole model on {len(findings.samples)} feeds")
     findings, m = yield from measure_whole(ctx, findings)
-    refuse_unmeasured(m, findings.samples)
+    refuse_unmeasured(m, findings.samples, findings.notes)
     if ctx.check:
         finish: Finish[CompareOutcome] = yield from _compare_by_check(ctx, findings, m)
         return finish

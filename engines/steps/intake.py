@@ -43,17 +43,18 @@ def no_inputs(made: Measurement, sources: Iterable[str]) -> StepRefused:
     return StepRefused(said[made.status], code=_BAD_INPUT)
 
 
-def refuse_unmeasured(m: Measurement, samples: Iterable[SampleInfo]) -> None:
+def refuse_unmeasured(m: Measurement, samples: Iterable[SampleInfo], notes: Iterable[str] = ()) -> None:
     """Raise StepRefused where the whole model could not be judged at all, by no fault of the engine under test: the reference
-    does not run it, it does not fit what is installed, or the checker cannot be started."""
+    does not run it, it does not fit what is installed, or the checker cannot be started. ``notes``: what was guessed."""
     if m.facts.get("started") is False or m.status == "refused":
         raise StepRefused(m.message, code=_BAD_INPUT if m.facts.get("script") else _MISSING)
     if m.status in ("crash", "timeout", "out-of-memory") and POSTPROCESSING in m.message:
         raise StepRefused(f"The postprocess script did not come to an end. {m.message} Mend it.", code=_BAD_INPUT)
     if m.status == "reference-failed":
         blind = "while it ran" in m.message and not any(s.id.startswith("real:") for s in samples)
-        asked = " The inputs were random ones; if the model needs others, give them with --inputs, or sizes with --input-shapes."
-        hint = asked if blind else ""
+        asked = " The inputs were made up; if the model needs others, give them with --inputs, or sizes with --input-shapes."
+        guessed = "".join(f" {note}" for note in notes if "--input-shapes" in note)
+        hint = f"{asked}{guessed}" if blind else ""
         alone = " Whether the engine agrees with itself is seen without any: --flow consistency."
         raise StepRefused(f"{m.message}{hint}{alone}", code=_MISSING)
 

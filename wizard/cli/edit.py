@@ -60,4 +60,4 @@ def said(source: Path, place: Path, changed: tuple[str, ...], known: int) -> str
         if known
         else "nothing of it holds"
     )
-    return f"{folders.name_for_command(place)} is a new session with another {listing(changed)}; {taken}."
+    return f"{folders.name_for_command(place)} is a new session, changed: {listing(changed)}; {taken}."

@@ -34,7 +34,7 @@ def edit(
     kept = list(taken_over(read_events(source), about.problem, problem, Store(source)))
     target = folders.create(problem, flow_text)
     try:
-        said = f"The set-up of session {about.id}{f' with another {changed}' if changed else ''}."
+        said = f"The set-up of session {about.id}{f', changed: {changed}' if changed else ''}."
         said = f"It goes on from session {about.id}." if taken else said
         known = fill(target, source, kept, said, taken=taken)
     except BaseException:

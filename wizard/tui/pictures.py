@@ -234,7 +234,9 @@ def interval(k: int, n: int, low: float, high: float, width: int, glyphs: Glyphs
         cells[i] = glyphs.full
     cells[at[1]] = glyphs.mark
     line = "".join(cells)
-    rows = _wrap_caption(f"{k} of {n} failed: the true rate is {low:.0%} to {high:.0%}, with 95 % confidence", width)
+    rows = _wrap_caption(
+        f"{k} of {n} failed: the true rate is {100 * low:.0f} % to {100 * high:.0f} %, with 95 % confidence", width
+    )
     if width >= len(left) + len(right) + 3:
         a, b = at[0], at[2] + 1
         rows.append(

@@ -60,6 +60,13 @@ def test_what_cannot_be_judged_at_all() -> None:
     with pytest.raises(StepRefused, match="give them with --inputs") as no:
         intake.refuse_unmeasured(ran, [guessed])
     assert no.value.code == 4
+    shape, kind = (
+        "'x' was given the shape [1, 8]: batch 1 (--input-shapes changes it).",
+        "'x': an image, values from 0 to 1.",
+    )
+    with pytest.raises(StepRefused) as no:
+        intake.refuse_unmeasured(ran, [guessed], (shape, kind))
+    assert f"sizes with --input-shapes. {shape} Whether" in str(no.value), "the names that sizes are to be given for"
     for m, samples in (
         (ran, [guessed, real]),
         (Measurement(status="reference-failed", message="The model has opset 99."), [guessed]),

@@ -80,7 +80,7 @@ def test_a_new_session_knows_what_was_measured_and_has_no_route_yet(
     assert (known, set(state.known), state.route, state.end) == (1, {"measure"}, (), "")
     assert state.known["measure"].run == 0, "it belongs to no step of the new session"
     assert (made / "captures" / "kept").read_text() == "captured"
-    assert "another tolerance. 1 measurement taken over." in state.notes[0].text
+    assert "changed: tolerance. 1 measurement taken over." in state.notes[0].text
     assert folders.describe(made).problem.tolerance == {"": 0.5}
     assert made != place, "the old session stays as it is"
     assert (place / NAME).read_bytes() == before

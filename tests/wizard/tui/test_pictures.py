@@ -72,7 +72,7 @@ def test_the_ascii_set_draws_ascii_and_both_say_what_they_mean() -> None:
     for glyphs in SETS:
         for width in (60, 80, 120):
             drawn = everything(glyphs, width)
-            for word in ("allowed", "the suspect", "fails", "cannot tell", "48%", "suspect", "arrives", "?"):
+            for word in ("allowed", "the suspect", "fails", "cannot tell", "48 %", "suspect", "arrives", "?"):
                 assert word in drawn, (word, width)
 
 

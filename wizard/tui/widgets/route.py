@@ -70,6 +70,9 @@ class Route(Lines[tuple[Flow, tuple[Visit, ...], str, str] | None]):
         return rows
 
 
+STOP = 24  # cells of an earlier stop in the line of a narrow screen
+
+
 def crumb(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Glyphs) -> Content:
     """The route on one line: as many of the last stops as fit, and where we are."""
     arrow = f" {glyphs.arrow} "
@@ -79,7 +82,7 @@ def crumb(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Gly
     shown: list[str] = []
     past = [visit for visit in route if visit.answer]
     for visit in reversed(past):
-        piece = f"{glyphs.done} {visit.node}{arrow}"
+        piece = f"{glyphs.done} {elide(title(flow, visit.node), STOP, glyphs.ellipsis)}{arrow}"
         hidden = len(past) - len(shown) - 1
         mark = f"{glyphs.ellipsis} "
         if cell_len(piece) > room - (cell_len(mark) if hidden else 0):
