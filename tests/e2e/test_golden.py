@@ -61,6 +61,11 @@ def test_a_wrong_export_is_named_and_no_engine_is_blamed(narrowdown: Narrowdown,
     ran = narrowdown("run", model, "--engine", "onnxruntime:optimization=all", "--reference", golden, *inputs)
     assert ran.code == 14, ran.out + ran.err
     assert "export is at fault" in ran.out
+    assert "narrowdown after" not in ran.out, "no engine has a bug to look for"
+    session = re.search(r"^  session +(\S+)", ran.out, re.MULTILINE)
+    assert session is not None
+    refused = narrowdown("after", session[1])
+    assert (refused.code, "No engine was confirmed by the golden outputs" in refused.err) == (10, True), refused.err
     assert "first recorded tensor that differs is act" in " ".join(ran.out.split())
     alone = narrowdown("step", "compare", model, "--engine", "onnxruntime", "--reference", golden, *inputs, "--json")
     found = alone.json()

@@ -1,5 +1,6 @@
 """Whether anything can be asked after a session: what ``narrowdown after`` goes on from."""
 
+from engines.options import recorded
 from wizard.problem import Problem
 from wizard.session.state import State
 
@@ -12,6 +13,8 @@ def why_nothing_follows(state: State, problem: Problem) -> str:
         return "An external check judged it, which shows no values; what follows needs a comparison."
     if state.findings.signature is None:
         return "No failure was found in it, so there is nothing to ask."
+    if recorded(problem.reference) and state.findings.replaced is None:
+        return "No engine was confirmed by the golden outputs, and they compute nothing that a part could be held against."
     return ""
 
 
