@@ -1,5 +1,7 @@
 """workaround: apply what the cause suggests, build again, verify on every sample, say what it costs."""
 
+import shlex
+from pathlib import PurePath
 from typing import Literal
 
 import msgspec
@@ -138,7 +140,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         message, files = say_kept(ask, kept), kept.files
         chosen = yield from make_workaround(ask, kept)
     elif chosen is None and (reason := ctx.reason("keep")):
-        message = f"{message} Keeping nodes in higher precision: {reason}"
+        message = f"{message} {_say_anew(ask) or f'Keeping nodes in higher precision: {reason}'}"
     if (
         (known := findings.workaround) is not None
         and known.samples_ok == known.samples_n > 0
@@ -232,6 +234,19 @@ def _keep_apart(ask: Inquiry) -> Sub[tuple[Workaround | None, str, dict[str, str
         if its is not cure
     )
     return cure, say_cure(best.row, cure, None) + also, best.files
+
+
+def _say_anew(ask: Inquiry) -> str:
+    """Of a model that was converted to halves and is held against what it was made of: what finds the nodes that the conversion
+    must leave. "" of any other."""
+    original, low = parse(ask.ctx.reference).get("model"), ask.criterion.precision
+    if not original or low not in ("fp16", "bf16"):
+        return ""
+    command = f"narrowdown run {shlex.quote(PurePath(original).name)} --engine emulate:precision={low}"
+    return (
+        f"The file has its types from a conversion, so that is where nodes are kept in FP32: '{command}', with the same inputs, "
+        "finds the fewest, in the words of AutoCast and onnxconverter-common."
+    )
 
 
 def _search_kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:

@@ -88,7 +88,7 @@ def test_a_widened_model_has_no_half_in_it() -> None:
 def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> None:
     onnx.save(original(), str(tmp_path / "float.onnx"))
     onnx.save(converted(original()), str(tmp_path / "half.onnx"))
-    (shown,) = of("converted")
+    shown, mends = of("converted")
     ran = narrowdown(*shown.words[1:], "--session", "s")
     assert ran.code == 0, ran.err
     assert "1 of 11 nodes fails: square (overflow)" in ran.out
@@ -96,6 +96,10 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> N
     assert "in the reference; float16 ends at 65,504" in ran.out, (
         "the file states its types, the engine computes in any"
     )
+    assert f"kept in FP32: '{' '.join(mends.words)}'" in ran.out, "it says how the conversion is mended"
+    anew = narrowdown(*mends.words[1:], "--session", "anew")
+    assert anew.code == 0, anew.err
+    assert "modelopt.onnx.autocast" in (tmp_path / "anew/case/workaround.md").read_text(encoding="utf-8")
     walked = narrowdown("step", "layerwise", "half.onnx", *shown.words[3:], "--json").json()
     assert walked["culprit"] == "square"
     assert {row["name"] for row in walked["tensors"]} >= {"x_cast", "sq", "y_half"}

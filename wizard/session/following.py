@@ -14,7 +14,9 @@ def why_nothing_follows(state: State, problem: Problem) -> str:
     if state.findings.signature is None:
         return "No failure was found in it, so there is nothing to ask."
     if recorded(problem.reference) and state.findings.replaced is None:
-        return "No engine was confirmed by the golden outputs, and they compute nothing that a part could be held against."
+        return (
+            "No engine was confirmed by the golden outputs, and they compute nothing that a part could be held against."
+        )
     return ""
 
 
