@@ -11,16 +11,16 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from engines.array import Array
 from engines.data import files, polygraphy, tensorproto
 from engines.data.golden_files import KINDS
 from engines.data.input_problem import InputProblem
 from engines.store import regular
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Sample: TypeAlias = dict[str, Array]
 
 _FUNCTION = "load_outputs"

@@ -9,11 +9,11 @@ every half, so that the casts of a converter do nothing; its tensors have the na
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from onnx import NodeProto, TensorProto, numpy_helper
 
+from engines.array import Array
 from engines.data import held
 from engines.graph import external, load
 from engines.graph.bypass import Originals, is_dequantize, leave_float, make_float_twin
@@ -150,7 +150,7 @@ def _by_their_codes(store: Store, model: StoredModel, known: Collection[str]) ->
     return made
 
 
-def dequantize_codes(model: StoredModel, node: NodeProto) -> np.ndarray[Any, Any] | None:
+def dequantize_codes(model: StoredModel, node: NodeProto) -> Array | None:
     """What the stored codes of a DequantizeLinear are worth, in the type of its scale; None where they, or their scale, are
     no weights. Raises ``ModelProblem`` where a weights file is damaged."""
     held = [model.initializers.get(name) for name in node.input if name]
@@ -165,9 +165,7 @@ def dequantize_codes(model: StoredModel, node: NodeProto) -> np.ndarray[Any, Any
     return np.asarray(counts.astype(np.float32) * step.astype(np.float32)).astype(scale.dtype).reshape(codes.shape)
 
 
-def _broadcast_steps(
-    node: NodeProto, codes: np.ndarray[Any, Any], values: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any] | None:
+def _broadcast_steps(node: NodeProto, codes: Array, values: Array) -> Array | None:
     """Scales or zero points in a shape that broadcasts over the codes: one for all, one a channel, one a block. None where
     they do not fit."""
     if values.size == 1:

@@ -216,7 +216,7 @@ def _explain_by_amplifying(
     else:
         return None
     read = [scores[name] for name in node.reads if name in scores and scores[name].max_abs > 0] if node else []
-    gone = [s for s in read if 0 < s.vanished_max < _smallest_normal(storage)]
+    gone = [s for s in read if 0 < s.vanished_max < _smallest(storage)[0]]
     if gone:
         return Cause(
             "epsilon-underflow",
@@ -235,15 +235,16 @@ def _explain_by_amplifying(
 
 def _explain_by_vanishing(made: Sequence[Inner], case: Case, storage: str) -> Cause | None:
     """Small values that became 0, where that is all the error there is, or where what divides by them fails."""
+    normal, least = _smallest(storage)
     for i in made:
         s = i.score
-        lost = 0 < s.vanished_max < _smallest_normal(storage)
-        kept = s.vanished_max >= _smallest_subnormal(storage)  # the type has it: it is flushed, not rounded to 0
+        lost = 0 < s.vanished_max < normal
+        kept = s.vanished_max >= least  # the type has it: it is flushed, not rounded to 0
         if lost and kept and s.actual_absmax == 0 and (case.effect is None or case.effect < HUGE):
             return Cause(
                 "underflow",
                 f"{i.node} ({i.op}) gives 0 for values up to {s.vanished_max:.2g} ({s.vanished} of them), which {storage} still "
-                f"holds, as subnormals: the engine makes 0 of what is below {_smallest_normal(storage):.1g}.",
+                f"holds, as subnormals: the engine makes 0 of what is below {normal:.1g}.",
             )
         if lost and (s.actual_absmax == 0 or (case.effect is not None and case.effect >= HUGE)):
             return Cause(
@@ -257,7 +258,7 @@ def _explain_by_vanishing(made: Sequence[Inner], case: Case, storage: str) -> Ca
 def _explain_by_underflow(made: Sequence[Inner], scores: dict[str, Score], storage: str) -> Cause | None:
     """Values all of which are below the smallest normal number of the storage type: there its steps are of one size, so that
     small values keep few digits or none."""
-    normal = _smallest_normal(storage)
+    normal, least = _smallest(storage)
     for i in made:
         touched = [("reads", scores[name]) for name in i.reads if name in scores]
         for does, s in (*touched, ("gives", i.score)):
@@ -265,7 +266,7 @@ def _explain_by_underflow(made: Sequence[Inner], scores: dict[str, Score], stora
                 return Cause(
                     "underflow",
                     f"{i.node} ({i.op}) {does} values of {s.absmax:.2g} at most; below {normal:.1g} {storage} has steps of "
-                    f"{_smallest_subnormal(storage):.1g}, so that they are wrong by {_say_error(s.rel_l2)}.",
+                    f"{least:.1g}, so that they are wrong by {_say_error(s.rel_l2)}.",
                 )
     return None
 
@@ -459,12 +460,9 @@ def _explain_nonfinite(
     )
 
 
-def _smallest_normal(storage: str) -> float:
-    return SMALLEST.get(storage, SMALLEST["float32"])[0]
-
-
-def _smallest_subnormal(storage: str) -> float:
-    return SMALLEST.get(storage, SMALLEST["float32"])[1]
+def _smallest(storage: str) -> tuple[float, float]:
+    """(the smallest normal number, the smallest of all)"""
+    return SMALLEST.get(storage, SMALLEST["float32"])
 
 
 def _list_nodes(case: Case) -> str:
@@ -484,7 +482,7 @@ def _say_number(value: float) -> str:
 
 
 def _say_flush_limit(storage: str) -> str:
-    return f"and {storage} makes 0 of what is below {SMALLEST.get(storage, SMALLEST['float32'])[1] / 2:.1g}."
+    return f"and {storage} makes 0 of what is below {_smallest(storage)[1] / 2:.1g}."
 
 
 def _metrics(findings: Findings) -> tuple[str, str]:

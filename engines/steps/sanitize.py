@@ -113,7 +113,9 @@ def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) ->
         return Finish(msgspec.structs.replace(base, verdict="fails", reason=brought, message=message), before)
     if after is not None and change == "hurts":
         # What cleaning up adds is another failure than the one that was asked about.
-        reason = f"the sanitized model is worse than the original ({_say_worse(before.signature, after)})"
+        was = wrong_by(before.signature.error if before.signature else None, after.metric)
+        now = wrong_by(after.error, after.metric)
+        reason = f"the sanitized model is worse than the original ({now}, the original {was})"
         message = f"{became}, but {reason}; going on with the original."
         return Finish(msgspec.structs.replace(base, verdict="fails", reason=reason, message=message), before)
     if after is not None and before.signature is not None and before.looks > 1:
@@ -200,10 +202,6 @@ def _classify_change(old: float | None, new: float | None) -> Literal["helps", "
     if new is None or not old:
         return "none"
     return "helps" if new < (1 - SAME) * old else "hurts" if new > (1 + SAME) * old else "none"
-
-
-def _say_worse(before: Signature | None, after: Signature) -> str:
-    return f"{wrong_by(after.error, after.metric)}, the original {wrong_by(before.error if before else None, after.metric)}"
 
 
 def _say_still(after: Signature, change: str, old: float | None) -> str:

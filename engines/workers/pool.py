@@ -170,7 +170,7 @@ class Pool:
         self._root = store_root.absolute()
         self._gpus = tuple(gpus[:slots]) if min(len(gpus), slots) > 1 else ()
         self._slots = [_Slot(n + 1, n % len(self._gpus) + 1 if self._gpus else 0) for n in range(max(1, slots))]
-        self._log = log or self._log_name
+        self._log = log or (lambda probe: log_name(probe, next(self._numbers)))
         self._on_death = on_death
         self._memory = memory
         self._capture_bytes = capture_bytes
@@ -639,9 +639,6 @@ class Pool:
 
     def _worker_log(self, slot: _Slot) -> Path:
         return self._root / "logs" / f"worker-{slot.number}.log"
-
-    def _log_name(self, probe: AnyProbe) -> str:
-        return log_name(probe, next(self._numbers))
 
 
 def make_cancelled() -> Measurement:

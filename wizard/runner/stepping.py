@@ -338,18 +338,15 @@ class Stepping:
         if said := remarks.never_passed(drive.checked(finish.findings)):
             self._ledger.note_once(said, started.node)
         tables = {**finish.tables, **({"decisive": rows} if rows else {})}
-        self._ledger.emit(
-            _count_probes(
-                drive,
-                run=started.run,
-                node=started.node,
-                outcome=msgspec.to_builtins(finish.outcome),
-                findings=msgspec.to_builtins(finish.findings),
-                tables={name: store.put(msgspec.json.encode(table)) for name, table in tables.items()},
-                decisive=decisive,
-                seconds=round(seconds, 3),
-                causes=drive.causes(finish.findings),
-            )
+        self._note_end(
+            drive,
+            started,
+            seconds,
+            outcome=msgspec.to_builtins(finish.outcome),
+            findings=msgspec.to_builtins(finish.findings),
+            tables={name: store.put(msgspec.json.encode(table)) for name, table in tables.items()},
+            decisive=decisive,
+            causes=drive.causes(finish.findings),
         )
 
     def _finish_without_outcome(
@@ -368,18 +365,30 @@ class Stepping:
             outcome = msgspec.to_builtins(spec.outcome())
             if "message" in outcome:
                 outcome["message"] = error
-        self._ledger.emit(
-            _count_probes(
-                drive,
-                run=started.run,
-                node=started.node,
-                outcome=outcome,
-                status=status,
-                error=error[:4000],
-                seconds=round(time.monotonic() - self._work.began, 3),
-                causes=drive.causes(self._ledger.state.findings) if drive else {},
-            )
+        self._note_end(
+            drive,
+            started,
+            time.monotonic() - self._work.began,
+            outcome=outcome,
+            status=status,
+            error=error[:4000],
+            causes=drive.causes(self._ledger.state.findings) if drive else {},
         )
+
+    def _note_end(self, drive: Drive | None, started: StepStarted, seconds: float, **fields: Any) -> None:
+        """Note the end with the numbers of this run. ``builds``: what this run measured itself, running ahead aside."""
+        counted: dict[str, Any] = {}
+        if drive is not None:
+            measured = (p for name, p in drive.asked.items() if name in drive.measured)
+            counted = {
+                "probes": len(drive.asked),
+                "cached": drive.cached,
+                "speculative": drive.ahead,
+                "builds": sum(isinstance(p, Measure | Check) for p in measured),
+                "unresolved": drive.unresolved,
+            }
+        end = StepFinished(run=started.run, node=started.node, seconds=round(seconds, 3), **fields, **counted)
+        self._ledger.emit(end)
 
 
 def changed_engines(
@@ -404,18 +413,3 @@ def changed_engines(
             f"stands as of then (up to {stand[-1]}), and from {node} on everything is measured anew."
         )
     return sentences
-
-
-def _count_probes(drive: Drive | None, **fields: Any) -> StepFinished:
-    """The event with the numbers of this run. ``builds``: what this run measured itself, running ahead aside."""
-    if drive is None:
-        return StepFinished(**fields)
-    measured = (p for name, p in drive.asked.items() if name in drive.measured)
-    return StepFinished(
-        **fields,
-        probes=len(drive.asked),
-        cached=drive.cached,
-        speculative=drive.ahead,
-        builds=sum(isinstance(p, Measure | Check) for p in measured),
-        unresolved=drive.unresolved,
-    )
