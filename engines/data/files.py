@@ -52,7 +52,7 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
     name, path = _split_name(source, known)
     path, function = split_function(path)
     file = Path(path)
-    kind = file.suffix.lower()
+    kind, named = file.suffix.lower(), name or (file.stem if file.stem in known else "")
     if wrong_kind := regular.fault(path):
         raise InputProblem(f"'{path}' {wrong_kind}.")
     if not file.exists():
@@ -77,19 +77,16 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
         for picture in pictures:
             yield Given(picture.name, {name: _read_image(picture)}, alone=True, image=True)
     elif kind in RAW:
-        found = name or (file.stem if file.stem in known else "")
-        yield Given(file.name, {found: np.fromfile(file, np.uint8)}, alone=True, raw=True)
+        yield Given(file.name, {named: np.fromfile(file, np.uint8)}, alone=True, raw=True)
     elif file.is_dir() or kind == ".json":
         for feed in polygraphy.read_inputs(file):
             yield Given(file.name, feed)
     elif kind == ".npz":
         yield Given(file.name, read_npz(file))
     elif kind == ".npy":
-        yield Given(file.name, {name or (file.stem if file.stem in known else ""): read_npy(file)}, alone=True)
+        yield Given(file.name, {named: read_npy(file)}, alone=True)
     elif kind in IMAGES:
-        yield Given(
-            file.name, {name or (file.stem if file.stem in known else ""): _read_image(file)}, alone=True, image=True
-        )
+        yield Given(file.name, {named: _read_image(file)}, alone=True, image=True)
     else:
         raise InputProblem(
             f"'{file.name}' is not a kind of inputs file that can be read; give one of {', '.join(KINDS)}."
