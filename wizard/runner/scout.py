@@ -105,7 +105,7 @@ class Scout:
             except Exception:  # the step says it itself, once it runs
                 return
             spec, ctx = opened
-            started = _start_step(decision, spec, ctx, state)
+            started = start_step(decision, spec, ctx.engine, ctx.reference, state)
             state = advance(state, started)
 
     def _decide(self, state: State) -> tuple[RunStep | None, State]:
@@ -185,7 +185,8 @@ def _may_run_ahead(probe: AnyProbe, engines: tuple[str, str]) -> bool:
     return is_asked_ahead(probe) and not settles
 
 
-def _start_step(decision: RunStep, spec: StepSpec[Any], ctx: StepContext, state: State) -> StepStarted:
+def start_step(decision: RunStep, spec: StepSpec[Any], engine: str, reference: str, state: State) -> StepStarted:
+    """The event that a step begins, as far as it follows from the decision."""
     return StepStarted(
         run=state.runs + 1,
         node=decision.node,
@@ -193,8 +194,8 @@ def _start_step(decision: RunStep, spec: StepSpec[Any], ctx: StepContext, state:
         step=spec.name,
         step_version=spec.version,
         params=decision.params,
-        engine=ctx.engine,
-        reference=ctx.reference,
+        engine=engine,
+        reference=reference,
     )
 
 

@@ -27,7 +27,7 @@ from wizard.runner.estimate import estimate
 from wizard.runner.housekeeping import Housekeeping
 from wizard.runner.ledger import Ledger
 from wizard.runner.limits import build_limit, probe_limit
-from wizard.runner.scout import Opened, Scout
+from wizard.runner.scout import Opened, Scout, start_step
 from wizard.runner.settling import SETTLED, count_tried, with_budget
 from wizard.runner.sharing import count_jobs, tell_of_sharing
 from wizard.runner.snapshot import Work
@@ -220,15 +220,8 @@ class Stepping:
         infos = self._infos()
         for said in changed_engines(state, fingerprints, infos, decision.node):
             self._ledger.emit(NoteAdded(text=said, node=decision.node))
-        started = StepStarted(
-            run=state.runs + 1,
-            node=decision.node,
-            visit=decision.visit,
-            step=spec.name,
-            step_version=spec.version,
-            params=decision.params,
-            engine=engine,
-            reference=reference,
+        started = msgspec.structs.replace(
+            start_step(decision, spec, engine, reference, state),
             fingerprints=fingerprints,
             engine_info=infos.get(engine, {}),
             reference_info=infos.get(reference, {}),
