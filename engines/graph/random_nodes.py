@@ -28,6 +28,11 @@ def list_random(graph: GraphProto) -> tuple[str, ...]:
     return tuple(reversed(found))
 
 
+def may_draw(node: NodeProto) -> bool:
+    """Whether the node by itself may draw random numbers."""
+    return node.op_type in DRAWS or (node.op_type == "Dropout" and len(node.input) > 2)
+
+
 def _draws_numbers(node: NodeProto, weights: Mapping[str, TensorProto]) -> bool:
     if node.domain not in ("", "ai.onnx"):
         return False

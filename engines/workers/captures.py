@@ -1,5 +1,6 @@
 """Reference values of inner tensors, captured once from the whole model and kept on disk within a budget.
 
+``captures/<reference, inputs>/<sample>/<what the tensor follows from>.npy``, or, of a reference that may see further than a node,
 ``captures/<reference, model, inputs>/<sample>/<tensor id>.npy``. A capture is a convenience: it may be evicted at any time and is
 made again when it is needed. Reference values are never made from a cut: that would judge a part by itself.
 """
@@ -45,6 +46,7 @@ _MOST_MARKS = 2000
 _FIRST_BATCH = 8  # tensors, while nothing is known of their sizes
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 _KEPT_BUILDS = 3
+_PLAIN = "onnxruntime"  # node by node, with no optimizer
 _HEAVIEST = 256 << 20  # bytes of builds that are kept while another is made
 _LEFT = 256 << 20  # bytes of the disk that captures leave to the journal and the models, or a twentieth of a small disk
 
@@ -156,7 +158,12 @@ class _Captures:
             self._engine = make_engine(reference)
         except (EngineMissing, EngineFault) as error:
             raise ReferenceFailed(f"The reference {reference} is not available: {error}") from error
-        question = (self._engine.info.fingerprint, str(spec.parse(reference)), model.digest, inputs, boot())
+        # What the plain reference gives for a tensor depends on nothing but what it is computed from, so that a model and its
+        # cleaned self share. An optimizer sees further.
+        plain = str(spec.parse(reference))
+        known = model.lineage if plain == _PLAIN else ()
+        self._names = known or tuple(str(t.id) for t in self._index.tensors)
+        question = (self._engine.info.fingerprint, plain, "" if known else model.digest, inputs, boot())
         name = hashlib.sha256("\0".join(question).encode()).hexdigest()[:32]
         self._folder = store.captures / name / _file_name(sample)
 
@@ -171,7 +178,7 @@ class _Captures:
             return load.read_weight(self._model, tensor)
         if info.kind == "input":
             return self._feed.get(info.name)
-        return read_array(self._folder / f"{tensor}.npy")
+        return read_array(self._folder / f"{self._names[tensor]}.npy")
 
     def find_cheap(self, beside: Iterable[int]) -> list[int]:
         """All other inner tensors, where the model is small: they will be asked for next."""
@@ -182,7 +189,7 @@ class _Captures:
         sizes = [self._estimate_size(t) for t in rest]
         if not sizes or min(sizes) < 0 or sum(max(s, _BLOCK) for s in sizes) > min(_AHEAD_BYTES, budget_bytes() // 8):
             return []
-        return [t.id for t in rest if not (self._folder / f"{t.id}.npy").exists()]
+        return [t.id for t in rest if not (self._folder / f"{self._names[t.id]}.npy").exists()]
 
     @functools.cached_property
     def _inferred_sizes(self) -> Mapping[str, int]:
@@ -267,7 +274,7 @@ class _Captures:
             for t, value in arrays.items():
                 self._write_capture(t, value)
                 if keep(t):
-                    stored = read_array(self._folder / f"{t}.npy") if value.nbytes >= _MAP_FROM else None
+                    stored = read_array(self._folder / f"{self._names[t]}.npy") if value.nbytes >= _MAP_FROM else None
                     yield t, value if stored is None else stored
             done += len(batch)
 
@@ -315,7 +322,7 @@ class _Captures:
         return {t: np.asarray(got[n]) for n, t in names.items() if n in got and not isinstance(got[n], list | dict)}
 
     def _write_capture(self, tensor: int, value: Array) -> None:
-        target = self._folder / f"{tensor}.npy"
+        target = self._folder / f"{self._names[tensor]}.npy"
         with contextlib.suppress(OSError):  # no room: it is made again when it is needed
             if not target.exists() and _has_room(self._store.root, value.nbytes):
                 write_array(target, value)

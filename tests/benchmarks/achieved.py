@@ -47,10 +47,20 @@ def least(session: Path, folder: Path) -> tuple[float, str]:
     return cost.cpu, f"{done} of {asked} probes in the limit"
 
 
+def blocks(folder: Path) -> int:
+    """Bytes on the disk; a file of two names counts once."""
+    found = {(s.st_dev, s.st_ino): s.st_blocks for s in (p.lstat() for p in folder.rglob("*") if p.is_file())}
+    return 512 * sum(found.values())
+
+
 def start(folder: Path) -> Cells:
     words = ["step", "compare", MODELS / "shapes_cnn.onnx", "--engine", "onnxruntime", "--display", "none"]
     cost = narrowdown(*words, "--session", folder / "s", folder=folder)
     return cells("`step compare`, a small model", cost, *_last(least(folder / "s", folder)))
+
+
+def engines(folder: Path) -> Cells:
+    return cells("`engines`", run(["narrowdown", "engines"], folder))
 
 
 def _last(found: tuple[float, str]) -> tuple[float, float, str]:
@@ -111,7 +121,7 @@ def guide(name: str) -> Callable[[Path], Cells]:
         engine = "onnxruntime:optimization=all" if name == "shapes" else "emulate:precision=fp16"
         words = ["run", model, "--inputs", inputs, "--engine", engine, "--display", "none", "--session", folder / "s"]
         cost = narrowdown(*words, folder=folder)
-        disk = sum(f.stat().st_blocks * 512 for f in (folder / "s").rglob("*") if f.is_file()) / 1e6
+        disk = blocks(folder / "s") / 1e6
         lowest, counted = least(folder / "s", folder)
         return cells(f"whole guide, {name}", cost, lowest, 0.0, f"{disk:.0f} MB on the disk; {counted}")
 
@@ -229,7 +239,7 @@ def weights(gigabytes: int, engine: str, what: str) -> Callable[[Path], Cells]:
         (folder / "copy.bin").unlink()
         words = [folder / "m.onnx", "--inputs", inputs, "--engine", engine, "--display", "none"]
         cost = narrowdown("step", "compare", *words, "--session", folder / "s", folder=folder)
-        held = sum(f.stat().st_blocks * 512 for f in (folder / "s").rglob("*") if f.is_file())
+        held = blocks(folder / "s")
         written = f"{cost.written * 2**20 / size:.2f} of the weights written, {held / size:.2f} on the disk at the end"
         clock = f"{cost.seconds:.0f} s of the clock, limit {lowest.seconds:.0f}"
         return cells(f"`step compare`, {gigabytes} GiB of weights{what}", cost, lowest.cpu, 0.0, f"{written}; {clock}")
@@ -239,6 +249,7 @@ def weights(gigabytes: int, engine: str, what: str) -> Callable[[Path], Cells]:
 
 ROWS: dict[str, Callable[[Path], Cells]] = {
     "start": start,
+    "engines": engines,
     "checked": checked,
     **{f"own {name}": own(name) for name in ("shapes", "300 nodes", "ResNet-50")},
     **{f"guide {name}": guide(name) for name in ("shapes", "sort", "magika") if name in DEMOS},

@@ -73,8 +73,12 @@ def side_tables(name: str, file: Path) -> bool:
 
 
 def keep(file: Path) -> None:
-    """Take what was measured into docs/benchmarks.jsonl and make the page of it."""
-    results.write(results.KEPT, results.merged(results.read(results.KEPT), results.read(file)))
+    """Take what was measured into docs/benchmarks.jsonl and make the page of it: rows of this table in the order of its list,
+    without those that nothing measures any more."""
+    order = {name: at for at, name in enumerate(achieved.ROWS)}
+    rows = results.merged(results.read(results.KEPT), results.read(file))
+    listed = sorted((r for r in rows if r.table == achieved.TABLE and r.name in order), key=lambda r: order[r.name])
+    results.write(results.KEPT, [*listed, *(r for r in rows if r.table != achieved.TABLE)])
     if (plot := file.with_name("probes.svg")).exists():
         shutil.copy(plot, results.PAGE.with_name(plot.name))
     text = results.page(results.TEMPLATE.read_text(encoding="utf-8"), results.read(results.KEPT))

@@ -171,37 +171,3 @@ def test_real_models(name: str, tmp_path: Path) -> None:
         f"One check for both: {name}", HEAD, rows,
         f"The captured configuration needs a run and a merge beforehand: {seconds:.1f} s more.",
     )  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["shapes", "300 nodes", "ResNet-50"])
-def test_own_comparisons(name: str, tmp_path: Path) -> None:
-    """End to end, each with what it brings: our comparison on a warm worker, the peer's ``polygraphy run`` for each candidate."""
-    if name == "shapes":
-        model, inputs = DEMOS[name].model(tmp_path), DEMOS[name].inputs(tmp_path)
-    else:
-        real = name == "ResNet-50"
-        model = faulty.resnet50(tmp_path / "m.onnx") if real else faulty.pooled(tmp_path / "m.onnx", 300)
-        inputs, side = tmp_path / "in.npz", 224 if real else 16
-        np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 3, side, side), dtype=np.float32))
-    size = len(onnx.load(model).graph.node)
-    right = has("ool") if name == "shapes" else has("culprit_pad", "culprit_pool")
-    words = [model, "--inputs", inputs, "--engine", "onnxruntime:optimization=all"]
-    rows = [ours(name, size, words, right, "", tmp_path / "ours")]
-    _, golden, both, seconds = layerwise(model, inputs, tmp_path)
-    check = f"{PEER} run polygraphy_debug.onnx --onnxrt --load-inputs {both} --load-outputs {golden}"
-    check += " --atol 1e-3 --rtol 1e-3"
-    words = [model, "--mode=bisect", "--load-inputs", both, "--fail-regex", "exceeds tolerance|FAILED"]
-    row = theirs(name, size, "polygraphy bisect, captured", words, right, check, tmp_path / "theirs")
-    row[6], row[7] = _own(tmp_path / "theirs" / "reduced.onnx", right), row[7] + seconds  # type: ignore[operator]
-    rows.append(row)
-    times = f"{row[7] / rows[0][7]:.1f} times the seconds"  # type: ignore[operator]
-    show(
-        f"Each with its own comparison: {name}",
-        HEAD,
-        rows,
-        f"The peer, its golden run and merge counted, takes {times}.",
-    )
-
-
-def _own(model: Path, right: Right) -> str:
-    return "right" if model.exists() and right({n.name for n in onnx.load(model).graph.node}) else "wrong"

@@ -28,6 +28,12 @@ def files(session) -> list[Path]:
     return sorted(session.store.captures.glob("*/*/*.npy"))
 
 
+def named(session, tensors) -> set[str]:
+    """What the files of these tensors are called."""
+    lineage = load.load(session.store, session.model).lineage
+    return {lineage[t] for t in tensors}
+
+
 def get(session, tensors, sample="real:0/0", reference=REFERENCE):
     model = load.load(session.store, session.model)
     return captures.capture_values(session.store, model, tensors, sample, session.inputs, reference)
@@ -91,7 +97,7 @@ def test_a_torn_file_is_no_capture(tmp_path: Path) -> None:
 
 def test_describe_captures_every_tensor_once(fresh) -> None:
     inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
-    assert {int(f.stem) for f in files(fresh)} == set(inner)
+    assert {f.stem for f in files(fresh)} == named(fresh, inner)
     before = {f: f.stat().st_ino for f in files(fresh)}
     assert len(get(fresh, inner, "real:0")) == len(inner)
     assert {f: f.stat().st_ino for f in files(fresh)} == before
@@ -125,6 +131,70 @@ def test_another_reference_has_captures_of_its_own(fresh) -> None:
     one, other = get(fresh, [last])[last], get(fresh, [last], reference="fake:fault=wrong,size=1")[last]
     assert not np.array_equal(one, other)
     assert np.array_equal(get(fresh, [last])[last], one)
+
+
+def edited(session, folder: Path, edit) -> "SimpleNamespace":
+    """The session with an edited copy of its model in it."""
+    model = onnx.load(MODELS / "shapes_cnn.onnx")
+    edit(model)
+    onnx.save(model, folder / "edited.onnx")
+    digest = load.import_model(folder / "edited.onnx", session.store).digest
+    index = load.load(session.store, digest).index
+    return SimpleNamespace(store=session.store, model=digest, inputs=session.inputs, index=index)
+
+
+def rename(model: onnx.ModelProto) -> None:
+    for node in model.graph.node:
+        node.name, node.doc_string = f"other/{node.name}", "cleaned"
+    model.graph.node.append(helper.make_node("Neg", [model.graph.input[0].name], ["dead"], "dead"))
+    model.graph.output.append(onnx.ValueInfoProto(name="dead"))
+
+
+def weigh(model: onnx.ModelProto) -> None:
+    first = model.graph.initializer[0]
+    values = onnx.numpy_helper.to_array(first)
+    first.CopyFrom(onnx.numpy_helper.from_array(values + np.ones_like(values), first.name))
+
+
+def draw(model: onnx.ModelProto) -> None:
+    model.graph.node.append(helper.make_node("RandomNormal", [], ["noise"], "noise", shape=[2]))
+    model.graph.output.append(onnx.ValueInfoProto(name="noise"))
+
+
+def test_a_model_and_its_cleaned_self_share_what_is_computed_alike(fresh, tmp_path: Path, monkeypatch) -> None:
+    inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
+    cleaned = edited(fresh, tmp_path, rename)
+    assert cleaned.model != fresh.model
+    get(fresh, inner)
+    before = files(fresh)
+    by_name = {t.name: t.id for t in cleaned.index.tensors}
+    same = [by_name[fresh.index.tensors[t].name] for t in inner]
+    monkeypatch.setattr(captures._Captures, "_run_model", lambda *_: pytest.fail("it was run once more"))
+    shared = get(cleaned, same)
+    assert files(fresh) == before
+    for here, there in zip(inner, same, strict=True):
+        assert shared[there].tobytes() == get(fresh, [here])[here].tobytes()
+
+
+@pytest.mark.parametrize("edit", [weigh, draw])
+def test_nothing_is_shared_by_what_is_computed_otherwise(fresh, tmp_path: Path, edit) -> None:
+    """Another weight at the beginning; random numbers, of which each run has its own."""
+    other = edited(fresh, tmp_path, edit)
+    last, there = fresh.index.outputs[0], other.index.outputs[0]
+    get(fresh, [last])
+    before = set(files(fresh))
+    changed = get(other, [there])[there]
+    assert set(files(fresh)) > before
+    assert np.array_equal(changed, get(fresh, [last])[last]) is (edit is draw)
+
+
+def test_an_optimized_reference_shares_nothing(fresh, tmp_path: Path) -> None:
+    cleaned = edited(fresh, tmp_path, rename)
+    reference = "onnxruntime:optimization=all"
+    get(fresh, [fresh.index.outputs[0]], reference=reference)
+    before = set(files(fresh))
+    get(cleaned, [cleaned.index.outputs[0]], reference=reference)
+    assert set(files(fresh)) > before
 
 
 @pytest.mark.parametrize("limit", [0, 1, 200_000])
@@ -161,9 +231,9 @@ def test_the_least_recently_used_go_first(fresh, monkeypatch) -> None:
     monkeypatch.setenv("NARROWDOWN_CAPTURE_BYTES", str(total // 2))
     monkeypatch.setattr(captures, "_spent", {})
     get(fresh, [fresh.index.outputs[0]], "real:0/0")
-    left = {(f.parent.name, int(f.stem)) for f in files(fresh)}
+    left = {(f.parent.name, f.stem) for f in files(fresh)}
     folder = next(f.parent.name for f in files(fresh) if f.parent.name.startswith("real_0-"))
-    assert {(folder, t) for t in used} <= left
+    assert {(folder, name) for name in named(fresh, used)} <= left
     assert sum(f.stat().st_size for f in files(fresh)) <= total // 2
 
 
@@ -198,7 +268,7 @@ def test_a_model_of_large_tensors_is_captured_in_batches(fresh, monkeypatch) -> 
     )
     assert len(batches) > 3
     assert max(batches) <= 2 * largest  # the sizes of some are a guess before the first run
-    assert {int(f.stem) for f in files(fresh)} == set(inner)
+    assert {f.stem for f in files(fresh)} == named(fresh, inner)
 
 
 def test_sizes_that_are_only_guessed_from_open_dimensions_do_not_make_a_run_of_each_tensor(
