@@ -1,5 +1,6 @@
 """The program as its users meet it: the console script in a process of its own, real engines, real models."""
 
+import functools
 import json
 import os
 import shutil
@@ -16,7 +17,9 @@ from wizard.demo import MODELS
 from wizard.report.read import Reading, read
 from wizard.session.state import Visit
 
-SCRIPT = Path(sys.executable).with_name("narrowdown")
+from .copies import SCRIPT, Original
+
+__all__ = ["SCRIPT"]
 
 
 class Ran(msgspec.Struct):
@@ -60,21 +63,17 @@ def command(surroundings: dict[str, str], folder: Path) -> Narrowdown:
     """``narrowdown`` in this environment and folder."""
 
     def run(*words: str | Path, timeout: float = 240.0, stdin: str | None = None) -> Ran:
-        done = subprocess.run(
-            [SCRIPT, *map(str, words)],
-            env=surroundings,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            check=False,
-        )
+        done = original().run([*map(str, words)], surroundings, folder, stdin, timeout)
         assert "Traceback (most recent call last)" not in done.stdout + done.stderr, done.stderr
         return Ran(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+@functools.cache
+def original() -> Original:
+    """What this process's commands are copied from. It ends with this process."""
+    return Original({**os.environ, "PYTHONSAFEPATH": "1"})
 
 
 class Walked(msgspec.Struct):

@@ -10,25 +10,16 @@ import numpy as np
 import onnx
 import pytest
 
+from .conftest import check
+
 BUNDLE = {
     "model.onnx", "engine.onnx", "inputs.json", "inputs.npz", "expected.json", "expected.npz", "check.py", "commands.sh",
     "report.md", "report.html", "journal.jsonl", "environment.json",
 }  # fmt: skip
 
 
-@pytest.fixture
-def conftest():
-    """The helpers beside the fixtures (no package: import-mode is importlib)."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("e2e_helpers", Path(__file__).with_name("conftest.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.slow  # two and a half minutes; what it holds of two culprits is held by the engine routes, of a route by sort
-def test_magika_in_fp16(narrowdown, magika, tmp_path, conftest) -> None:
+def test_magika_in_fp16(narrowdown, magika, tmp_path) -> None:
     model, inputs = magika
     session = tmp_path / "s"
     ran = narrowdown("run", model, "--engine", "emulate:precision=fp16", "--inputs", inputs, "--session", session)
@@ -49,23 +40,21 @@ def test_magika_in_fp16(narrowdown, magika, tmp_path, conftest) -> None:
     case = tmp_path / "case"
     assert narrowdown("export", session, "-o", case).code == 0
     assert {path.name for path in case.iterdir()} >= BUNDLE
-    checked = conftest.check(case)
+    checked = check(case)
     assert checked.returncode == 1, checked.stdout + checked.stderr
     assert "still there" in checked.stdout
     for culprit in sorted(case.glob("culprit-*")):
-        assert conftest.check(culprit).returncode == 1, culprit
+        assert check(culprit).returncode == 1, culprit
     onnx.checker.check_model(case / "model.onnx")
     assert {n.op_type for n in onnx.load(case / "engine.onnx").graph.node} >= {"Cast"}
 
     shutil.copy(case / "model.onnx", case / "engine.onnx")  # an engine without the fault: FP32 throughout
-    assert conftest.check(case).returncode == 0
+    assert check(case).returncode == 0
     (case / "engine.onnx").write_bytes(b"not a model")
-    assert conftest.check(case).returncode == 2
+    assert check(case).returncode == 2
 
 
-def test_shapes_cnn_names_the_optimizer_and_its_bundle_and_reports_are_read(
-    narrowdown, shapes, tmp_path, conftest
-) -> None:
+def test_shapes_cnn_names_the_optimizer_and_its_bundle_and_reports_are_read(narrowdown, shapes, tmp_path) -> None:
     model, inputs = shapes
     session = tmp_path / "s"
     words = ["--engine", "onnxruntime:optimization=all", "--inputs", inputs, "--tolerance", "1e-3"]
@@ -80,7 +69,7 @@ def test_shapes_cnn_names_the_optimizer_and_its_bundle_and_reports_are_read(
     assert narrowdown("export", session, "-o", case).code == 0
     ops = sorted(n.op_type for n in onnx.load(case / "model.onnx").graph.node)
     assert ops == ["MaxPool", "Pad"]
-    assert conftest.check(case).returncode == 1
+    assert check(case).returncode == 1
 
     same = narrowdown("replay", session)
     assert same.code == 0, same.out + same.err
@@ -124,7 +113,7 @@ def hold_for_polygraphy(case: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["emulate:precision=fp16", "reference:precision=fp16"])
-def test_sort_overflows_in_a_layer_norm(narrowdown, sort, tmp_path, conftest, engine: str) -> None:
+def test_sort_overflows_in_a_layer_norm(narrowdown, sort, tmp_path, engine: str) -> None:
     model, inputs = sort
     session = tmp_path / "s"
     ran = narrowdown("run", model, "--engine", engine, "--inputs", inputs, "--session", session, timeout=280)
@@ -134,7 +123,7 @@ def test_sort_overflows_in_a_layer_norm(narrowdown, sort, tmp_path, conftest, en
     case = tmp_path / "case"
     assert narrowdown("export", session, "-o", case).code == 0
     assert any(n.op_type == "Pow" for n in onnx.load(case / "model.onnx").graph.node)
-    assert conftest.check(case).returncode == 1
+    assert check(case).returncode == 1
 
 
 @pytest.mark.slow
@@ -155,7 +144,7 @@ def test_scripted_answers_walk_the_same_route_as_a_person(narrowdown, shapes, tm
     assert "Pad_Fusion" in first.out
 
 
-def test_an_external_checker_finds_two_nodes(narrowdown, shapes, tmp_path, conftest) -> None:
+def test_an_external_checker_finds_two_nodes(narrowdown, shapes, tmp_path) -> None:
     model, _ = shapes
     checker = tmp_path / "checker.py"
     checker.write_text(
@@ -177,7 +166,7 @@ def test_an_external_checker_finds_two_nodes(narrowdown, shapes, tmp_path, conft
     assert "wrong by" not in whole
     assert narrowdown("export", session, "-o", case).code == 0
     assert sorted(n.op_type for n in onnx.load(case / "model.onnx").graph.node) == ["MaxPool", "Pad"]
-    assert conftest.check(case).returncode == 2, "the checker is the user's own, and is not in the case"
-    assert conftest.check(case, "--folder", tmp_path).returncode == 1
+    assert check(case).returncode == 2, "the checker is the user's own, and is not in the case"
+    assert check(case, "--folder", tmp_path).returncode == 1
     checker.write_text("")
-    assert conftest.check(case, "--folder", tmp_path).returncode == 0
+    assert check(case, "--folder", tmp_path).returncode == 0

@@ -1,0 +1,122 @@
+"""``narrowdown`` as a copy of a process that has read the program already: reading it again takes a command longer than most of
+what it is told to do, and hundreds are started. It is a process of its own all the same, with its own streams, folder and
+environment. Streams, terminals, signals and interruptions are tested on the script that is installed.
+
+``python -P copies.py FD``: the process that is copied. Each message on FD is a command with its three streams; it is answered
+with the copy's process id, and with how that ended.
+"""
+
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+SCRIPT = Path(sys.executable).with_name("narrowdown")
+_MESSAGE = 1 << 17  # bytes: words, and an environment
+
+
+class Original:
+    """The process that is copied, as long as this one lives."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._read = _read_by_python(environment)
+        self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            words = [sys.executable, "-P", __file__, str(its.fileno())]
+            self._process = subprocess.Popen(words, env=environment, pass_fds=[its.fileno()], stdin=subprocess.DEVNULL)
+
+    def run(
+        self, words: list[str], environment: Mapping[str, str], folder: Path, said: str | None, seconds: float
+    ) -> subprocess.CompletedProcess[str]:
+        """As ``subprocess.run`` of the script, which it is where Python itself would find another environment."""
+        line = [str(SCRIPT), *words]
+        if _read_by_python(environment) != self._read:
+            given = {"stdin": subprocess.DEVNULL} if said is None else {"input": said}
+            return subprocess.run(
+                line, env=environment, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False, **given
+            )
+        nothing = os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY)
+        pipes = [nothing if said is None else os.pipe(), os.pipe(), os.pipe()]
+        theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        message = json.dumps([line, dict(environment), str(folder)]).encode()
+        socket.send_fds(self._socket, [message], theirs)
+        for descriptor in theirs:
+            os.close(descriptor)
+        got: dict[int, bytes] = {}
+        readers = [threading.Thread(target=_read_whole, args=(pipe[0], got)) for pipe in pipes[1:]]
+        for reader in readers:
+            reader.start()
+        with os.fdopen(pipes[0][1], "wb") as stream:
+            stream.write((said or "").encode())
+        copy = int(self._socket.recv(_MESSAGE))
+        self._socket.settimeout(seconds)
+        try:
+            code = int(self._socket.recv(_MESSAGE))
+        except TimeoutError:
+            os.kill(copy, signal.SIGKILL)
+            self._socket.settimeout(None)
+            self._socket.recv(_MESSAGE)
+            raise subprocess.TimeoutExpired(line, seconds) from None
+        self._socket.settimeout(None)
+        for reader in readers:
+            reader.join()
+        out, err = (got[pipe[0]].decode() for pipe in pipes[1:])
+        return subprocess.CompletedProcess(line, code, out, err)
+
+
+def _read_by_python(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are read before any of our code: another Python would begin with others."""
+    return {k: v for k, v in environment.items() if k.startswith(("PYTHON", "LANG", "LC_", "LD_", "PATH"))}
+
+
+def _read_whole(descriptor: int, into: dict[int, bytes]) -> None:
+    with os.fdopen(descriptor, "rb") as stream:
+        into[descriptor] = stream.read()
+
+
+def stand_by(fd: int) -> None:
+    """Be copied for each message; return in a copy, and exit where nobody asks any more."""
+    with socket.socket(fileno=fd) as asked:
+        while True:
+            message, streams, _, _ = socket.recv_fds(asked, _MESSAGE, 3)
+            if not message:
+                os._exit(0)
+            if not (copy := os.fork()):
+                break
+            for stream in streams:
+                os.close(stream)
+            asked.send(str(copy).encode())
+            asked.send(str(os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])).encode())
+    for stream, place in zip(streams, range(3), strict=True):
+        os.dup2(stream, place)
+        os.close(stream)
+    # What Python knew of its streams when it began (that they can be wound back, say) was of the others.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        was = getattr(sys, name)
+        new = open(was.fileno(), mode, closefd=False, encoding=was.encoding, errors=was.errors)  # noqa: SIM115
+        new.reconfigure(line_buffering=was.line_buffering)
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
+    sys.argv, environment, folder = json.loads(message)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+
+
+if __name__ == "__main__":
+    import wizard.cli
+
+    for _, name, _ in pkgutil.walk_packages(wizard.__path__, "wizard."):
+        if not name.startswith("wizard.tui") and not name.endswith("__main__"):
+            importlib.import_module(name)
+    gc.freeze()
+    stand_by(int(sys.argv[1]))
+    sys.exit(wizard.cli.main())
