@@ -58,6 +58,20 @@ def ask(order: str, **fields: Any) -> Inspect:
     return Inspect(engine=order, **fields)
 
 
+def test_numpy_has_one_thread_in_a_worker_whatever_the_user_gives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own threads compete with the engine's: scoring took 20 times as long."""
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "16")
+
+    async def work(pool: Pool) -> bytes:
+        await pool.run(ask("ok"))
+        return Path(f"/proc/{pool.snapshot()[0].pid}/environ").read_bytes()
+
+    given = use(tmp_path, 1, work).split(b"\0")
+    assert [line for line in given if line.startswith(b"OPENBLAS_NUM_THREADS=")] == [b"OPENBLAS_NUM_THREADS=1"]
+
+
 def test_one_warm_worker_answers_probe_after_probe(tmp_path: Path) -> None:
     async def work(pool: Pool) -> list[Measurement]:
         await pool.start()
