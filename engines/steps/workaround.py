@@ -448,8 +448,21 @@ SPEC = StepSpec(
     params=WorkaroundParams,
     plan=_plan,
     needs=(BUILDS_MODELS,),
-    # The others where the search goes on.
-    sets=("workaround", "looks", "sought", "case", "suspects", "spread", "patches", "keep"),
+    # The others where the search goes on, and what tactics finds where it runs alone.
+    sets=(
+        "workaround",
+        "looks",
+        "sought",
+        "case",
+        "suspects",
+        "spread",
+        "patches",
+        "keep",
+        "optimizers",
+        "options",
+        "enablers",
+        "tactics",
+    ),
     makes=("workaround",),
     ends=(End("holds", False, "unresolved"),),
     labels={

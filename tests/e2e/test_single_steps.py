@@ -5,6 +5,10 @@ import json
 import onnx
 import pytest
 
+from engines.steps.registry import STEPS
+
+from . import tiny
+
 WORDS = ["--tolerance", "1e-3", "--json"]
 
 
@@ -82,3 +86,24 @@ def test_precision(narrowdown, magika) -> None:
     assert 0 < len(found["keep_higher"]) <= 24
     assert found["samples_ok"] == found["samples_n"]
     assert found["margin"] >= 1
+
+
+FOLLOWERS = ("extract", "workaround")  # which run another step inside where it was not run before
+ALONE = [
+    n for n in STEPS if n not in ("trigger", "rebuild", "score", "quantization", "double-check")
+]  # those ask for more
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in FOLLOWERS else pytest.mark.slow) for n in ALONE])
+@pytest.mark.parametrize("hides", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["hides", "shows"])
+def test_each_step_runs_alone(narrowdown, shapes, tmp_path, name: str, hides: bool) -> None:
+    """What it needs of the steps before it finds by itself: on a failure that hides when it is watched, and on one that shows."""
+    engine = "onnxruntime:optimization=all"
+    if not hides:
+        engine = "emulate:precision=fp16"
+        shapes = tiny.two_norms(tmp_path), tiny.rows(tmp_path)
+    model, inputs = shapes
+    ran = narrowdown("step", name, model, "--inputs", inputs, "--engine", engine, "--json", timeout=300)
+    assert ran.code in (0, 4, 6, 10), ran.err
+    if ran.code == 4:
+        assert "cannot" in ran.err or "no " in ran.err, "a step that this engine cannot be asked says so"

@@ -51,13 +51,23 @@ def test_a_step_without_outputs_says_its_outcome_in_words() -> None:
         "reduce", {"nodes_after": 2, "effect": 0.00215031, "minimal": True, "names": ["a", "b"], "ops": ""}, [], None
     )
     assert said == [f"  {label:30} {value}" for label, value in (
-        ("nodes after", "2"), ("effect", "0.00215"), ("minimal", "yes"), ("names", "a and b"))]  # fmt: skip
+        ("nodes after", "2"), ("the model's outputs wrong by", "0.00215"), ("minimal", "yes"), ("names", "a and b"))]  # fmt: skip
 
 
 def test_errors_are_said_as_everywhere_and_what_only_steers_is_left_out() -> None:
-    outcome = {"looks": 1, "interval_high": 1.0, "reference_error": 2.34e-5, "samples": 64, "failure": "accuracy"}
+    outcome = {
+        "own": 0.0301,
+        "effect": 0.0237,
+        "looks": 1,
+        "interval_high": 1.0,
+        "reference_error": 2.34e-5,
+        "samples": 64,
+        "failure": "accuracy",
+    }
     rule = Criterion("rel_l2", 0.01)
     assert found("compare", outcome, [], rule) == [
+        f"  {'by itself wrong by':30} 3.01 %",
+        f"  {'the model' + chr(39) + 's outputs wrong by':30} 2.37 %",
         f"  {'the reference is wrong by':30} 0.00234 %",
         f"  {'samples':30} 64",
     ]

@@ -17,6 +17,8 @@ _MOST = 12  # outputs with a table of their own
 _STEERS = frozenset(
     {"message", "verdict", "failure", "failures", "looks", "more_looks", "interval_low", "interval_high"}
 )
+# Errors that no step calls otherwise.
+_ERRORS = {"own": "by itself wrong by", "effect": "the model's outputs wrong by", "error_before": "wrong by before"}
 # Those that a table of outputs has said already.
 _TABLED = frozenset({"error", "metric", "tolerance", "worst_output", "worst_sample", "margin"})
 
@@ -31,10 +33,14 @@ def found(
     for name, value in outcome.items():
         if name in said or value in (None, "", False, (), [], "unknown"):
             continue
-        label = spec.labels.get(name) or name.replace("_", " ")
-        shown = _amount(value, rule) if rule and name.endswith("error") else _text(value)
+        label = spec.labels.get(name) or _ERRORS.get(name) or name.replace("_", " ")
+        shown = _amount(value, rule) if rule and _is_error(name, value) else _text(value)
         lines.append(f"  {label:{_WIDTH}} {visible(shown)}")
     return lines
+
+
+def _is_error(name: str, value: Any) -> bool:
+    return isinstance(value, float) and (name in _ERRORS or name.endswith("error"))
 
 
 def _amount(value: float, rule: Criterion) -> str:
