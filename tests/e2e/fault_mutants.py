@@ -77,12 +77,12 @@ MUTANTS = (
         "last-line-lost", "a whole line stays, whatever is killed", "event", "reduce",
         (
             (
-                JOURNAL, "self.state = fold(resolved(scan, path), where=scan)\n",
-                "self.state = fold(list(resolved(scan, path))[:-1])\n",
+                JOURNAL, "self.state = read.fold()\n",
+                "self.state = [before for before, _, _ in read.walk()][-1]\n",
             ),
             (
-                JOURNAL, "            good = scan.good\n            with regular",
-                "            good = path.read_bytes()[: max(scan.good - 1, 0)].rfind(b'\\n') + 1\n            with regular",
+                JOURNAL, "good = read.good\n",
+                "good = path.read_bytes()[: max(read.good - 1, 0)].rfind(b'\\n') + 1\n",
             ),
         ),
     ),
