@@ -99,7 +99,7 @@ def price(cost: Cost) -> str:
 def left(seconds: float) -> str:
     """How much longer a step will take, as far as that is known."""
     if seconds < 0:
-        return "? left"
+        return "how long is not known yet"
     return f"~{duration(seconds)} left" if seconds >= 1 else "under 1 s left"
 
 

@@ -236,7 +236,7 @@ def main() -> None:
             start = "import sys; from wizard.cli import main; sys.exit(main())"
             words = [sys.executable, "-P", "-c", start, "demo", "magika", "--display", "none"]
             subprocess.run(words, env={**os.environ, **home}, check=True)
-            (folder,) = (PLACE / "sessions").iterdir()
+            (folder,) = (journal.parent for journal in (PLACE / "sessions").glob("*/journal.jsonl"))
         # Paths are shown from the home folder on: those of this machine are no picture.
         os.environ |= {"HOME": str(folder.parent), "NARROWDOWN_HOME": str(folder.parent)}
         frames = asyncio.run(frames_of(folder))

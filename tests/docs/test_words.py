@@ -59,7 +59,7 @@ BARS = {
     ),
     "looks": Bar(
         r"\b(?:more|fresh|of|in|many|few|the|these|those|all|some|other|both|further|\d+|\{\}) looks\b(?! (?:the same|like))|"
-        r"\blooks? (?:without|misses|in which|so far|would|fails?|passes)\b",
+        r"\blooks? (?:without|misses|in which|so far|would|fails?|passes|passed)\b",
         "runs, builds or tries",
         "75 more looks without a failure",
         "it looks like a known bug",

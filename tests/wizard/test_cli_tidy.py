@@ -107,3 +107,11 @@ def test_resume_without_an_id_takes_the_last_one(home: Path, capsys: pytest.Capt
     begun(home, 2)
     assert main(["resume", "--display", "none"]) != 0  # its flow is none
     assert f"the last session, {latest.name} (m.onnx, " in capsys.readouterr().err
+
+
+def test_a_file_with_several_names_is_weighed_once(tmp_path: Path) -> None:
+    (tmp_path / "case").mkdir()
+    (tmp_path / "journal.jsonl").write_bytes(bytes(5000))
+    (tmp_path / "case" / "journal.jsonl").hardlink_to(tmp_path / "journal.jsonl")
+    (tmp_path / "case" / "copy.jsonl").write_bytes(bytes(5000))
+    assert removal.weight(tmp_path) == 10000

@@ -61,13 +61,15 @@ def rename(place: Path, name: str) -> Path:
 
 
 def weight(place: Path) -> int:
-    """Bytes of all files in a session's folder, as far as they can be seen."""
-    total = 0
+    """Bytes of all files in a session's folder, as far as they can be seen; a file with several names (each culprit's folder has
+    the journal) once, as it lies on the disk."""
+    found: dict[tuple[int, int], int] = {}
     for parent, _, names in os.walk(place):
         for name in names:
             with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118 (many files: this is the fast way)
-    return total
+                file = os.lstat(os.path.join(parent, name))  # noqa: PTH118 (many files: this is the fast way)
+                found[file.st_dev, file.st_ino] = file.st_size
+    return sum(found.values())
 
 
 # What lies in a session's folder, in the user's words.

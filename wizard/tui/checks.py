@@ -175,5 +175,5 @@ def shown(problem: Problem, name: str) -> str:
         case "fail_code" | "ignore_fail_code":
             return " ".join(map(str, value))
         case "input_shapes" | "val_range" | "atol" | "rtol" | "postprocess":
-            return shlex.join(value)
+            return " ".join(shlex.quote(each) if not each or set(each) & set(" \t'\"\\") else each for each in value)
     return str(value)

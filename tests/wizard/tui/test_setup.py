@@ -231,3 +231,8 @@ async def test_what_is_rarely_needed_is_behind_a_fold(session: FakeSession, make
         await pilot.press("f5")
         await settle(pilot, lambda: bool(app.library.created))
     assert app.library.created[0].input_shapes == {"x": (2,)}
+
+
+def test_shapes_stand_in_the_form_as_they_are_typed() -> None:
+    shaped = Problem(model="m.onnx", input_shapes={"x": (1, 2), "a b": (3,)})
+    assert checks.shown(shaped, "input_shapes") == "x:[1,2] 'a b:[3]'"
