@@ -62,7 +62,7 @@ def depth(
     low = math.floor(min(marks))
     step = max(1, math.ceil((max(marks) - low) / height))  # decades a row, so that every label is a power of ten
     height = min(height, max(1, math.ceil((max(marks) - low + 1e-9) / step)))
-    told = f"error by depth, first node to last; each row up is {number(10.0**step)} times as much"
+    told = f"error by depth, first node to last; each row up is {10**step:,} times as much"
     rows = [_row([(elide(told, width, glyphs.ellipsis), "$quiet")], width, "")]
     for line in range(height - 1, -1, -1):
         floor, ceiling = low + line * step, low + (line + 1) * step
