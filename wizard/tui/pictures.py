@@ -17,7 +17,7 @@ from wizard.report.strip import MEANING, STATES, Span, Strip, columns, over_time
 from wizard.report.vicinity import Vicinity
 from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import clean, elide, fit, joined
-from wizard.words import count, number, show_error
+from wizard.words import count, show_error
 
 Part = tuple[str, str]
 
