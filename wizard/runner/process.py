@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from engines import faults
+from engines import faults, installed
 from engines.probe import key
 from engines.store.content import Store
 from engines.workers.executor import LOCAL, Executor, ExecutorLost
@@ -60,6 +60,8 @@ def serve(folder: Path, options_text: str) -> int:
     except Exception as error:
         if (fault := faults.behind(error)) is not None:
             return _refuse(folder, MISSING, of_system(fault, folder))
+        if isinstance(error, ImportError) and (sentence := installed.lacking(error)):
+            return _refuse(folder, MISSING, sentence)
         _log.exception("the runner failed")
         return _refuse(
             folder, OUR_FAULT, f"Narrowdown itself failed ({type(error).__name__}); the trace is in logs/runner.log."
