@@ -121,6 +121,12 @@ def _digest(file: BinaryIO, good: int) -> bytes | None:
     return digest.digest() if not left else None
 
 
+def forget(path: Path) -> None:
+    """Remove what was kept of a journal that goes."""
+    with contextlib.suppress(OSError):
+        cache_file(path.absolute(), "journal", "bin").unlink(missing_ok=True)
+
+
 def cache_file(of: Path, kind: str, ending: str) -> Path:
     """Where what is kept of a file or folder lies: ``$XDG_CACHE_HOME/narrowdown/KIND-DIGEST.ENDING``."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from wizard.session import condensed, journal, lock
 from wizard.session import folder as folders
-from wizard.session import lock
 from wizard.session.problems import SessionProblem
 from wizard.words import size
 
@@ -32,6 +32,7 @@ def remove(place: Path, *, patience: float = 0.5) -> None:
     try:
         if going.exists():  # of a removal that was killed
             shutil.rmtree(going)
+        condensed.forget(place / journal.NAME)
         place.rename(going)
         shutil.rmtree(going)
     finally:

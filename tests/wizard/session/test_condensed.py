@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from engines.probe import Candidate, Check, Describe, Import, Inspect, Measure, Measurement
 from engines.store.content import write_own
+from wizard.problem import Problem
 from wizard.report import portable
-from wizard.session import condensed, folder, journal
+from wizard.session import condensed, folder, journal, removal
 from wizard.session import events as e
 from wizard.session.journal import NAME, Journal, Tail, encode, rewritten, verify
 from wizard.session.problems import DamagedJournal, SessionProblem
@@ -349,6 +350,17 @@ def test_killed_while_it_is_written_it_is_whole_or_not_there(place: Path, monkey
             child.send_signal(signal.SIGKILL)
         another_process()
         assert told(place) == without
+
+
+def test_it_goes_with_its_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "sessions"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = folder.create(Problem(model="/m.onnx"), "flow")
+    (made / NAME).write_bytes(lines(EVENTS))
+    told(made / NAME)
+    assert len(list((tmp_path / "cache" / "narrowdown").iterdir())) == 1
+    removal.remove(made)
+    assert list((tmp_path / "cache" / "narrowdown").iterdir()) == []
 
 
 def test_no_more_than_a_few_are_kept(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
