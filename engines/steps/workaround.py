@@ -420,15 +420,16 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
             size.captured,
         )
     if hides_when_watched(findings) and not ctx.check:
-        # Two bisections at most, as one tensor or a pair cures as a rule; then as any rewrite that cures.
-        builds = min(BUDGET, 2 * works.halvings(size.nodes)) + 3
+        # Two bisections at most, as one tensor or a pair cures as a rule; then as any rewrite that cures, and the same wrapped.
+        builds = min(BUDGET, 2 * works.halvings(size.nodes)) + 5
         searched = works.fresh(works.on_all(ctx, findings.looks, builds, real=True))
         return Plan(
             (
                 *works.before(ctx, size),
-                Work("read", 2),
+                Work("read", 3),
                 searched,
-                works.fresh(Work("whole", 1, WANTED)),
+                works.fresh(Work("whole", 2, WANTED)),
+                *works.timed(ctx),
                 *works.timed(ctx),
             ),
             size.captured,

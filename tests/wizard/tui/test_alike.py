@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engines.findings import Findings
+from engines.findings import Findings, Workaround
+from engines.probe import APART
 from wizard.report.gather import culprit, headline
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.session import events as e
@@ -14,12 +15,13 @@ from wizard.tui import narrative
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Board
 from wizard.tui.client import Watcher, bundle
-from wizard.tui.ending import handed, list_todo
+from wizard.tui.ending import handed, list_todo, remedy
 from wizard.tui.glyphs import UNICODE
 from wizard.tui.sight import Sight
 from wizard.tui.widgets.evidence import drop_said, facts
 from wizard.tui.widgets.finish import culprits
 from wizard.tui.widgets.gallery import surroundings
+from wizard.words import switch
 
 from . import golden
 from . import scripted as s
@@ -176,3 +178,13 @@ async def test_what_the_runner_notes_is_shown_at_its_step_and_kept(
         assert narrative.noted(app.scene) == (gone,)
         await settle(pilot, lambda: "Noted" in golden.text_of(app))
         assert "so these are gone: 2 files." in " ".join(golden.text_of(app).replace("│", " ").split())
+
+
+@pytest.mark.parametrize("kind", APART)
+def test_what_keeps_layers_apart_is_another_model_and_no_setting(kind: str) -> None:
+    """The tensors are named, and no engine spec is said to do it."""
+    cure = Workaround(kind, "onnxruntime:optimization=all", switched_off=("/pad/out",), samples_ok=1, samples_n=1)
+    assert cure.in_file
+    assert "/pad/out" in remedy(cure)
+    assert "the engine is then" not in remedy(cure)
+    assert switch(kind) not in ("set", "switch off")
