@@ -13,9 +13,9 @@ from wizard.words import count, decibels, elide, listing, number, visible
 
 _WIDTH = 30  # of the words before a value
 _MOST = 12  # outputs with a table of their own
-# Fields that only steer the flow, or that the message has in words.
+# Fields that only steer the flow, or that stand above in words or drawn.
 _STEERS = frozenset(
-    {"message", "verdict", "failure", "failures", "looks", "more_looks", "interval_low", "interval_high"}
+    {"message", "verdict", "failure", "failures", "looks", "more_looks", "profile", "interval_low", "interval_high"}
 )
 # Errors that no step calls otherwise.
 _ERRORS = {"own": "by itself wrong by", "effect": "the model's outputs wrong by", "error_before": "wrong by before"}
