@@ -181,8 +181,11 @@ class _Captures:
         return read_array(self._folder / f"{self._names[tensor]}.npy")
 
     def find_cheap(self, beside: Iterable[int]) -> list[int]:
-        """All other inner tensors, where the model is small: they will be asked for next."""
+        """All other inner tensors, where the model is small and one of them is wanted: they will be asked for next. Of a sample
+        that only a verdict is wanted of, the model's own outputs are enough."""
         others = set(beside)
+        if others <= set(self._index.outputs):
+            return []
         rest = [
             t for t in self._index.tensors if t.kind == "node" and t.id not in others and _is_markable(t.dtype, t.name)
         ]

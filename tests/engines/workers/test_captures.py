@@ -133,6 +133,17 @@ def test_another_reference_has_captures_of_its_own(fresh) -> None:
     assert np.array_equal(get(fresh, [last])[last], one)
 
 
+def test_of_a_sample_that_only_a_verdict_is_wanted_of_the_outputs_are_kept(fresh) -> None:
+    before = set(files(fresh))
+    get(fresh, fresh.index.outputs, "real:0/3")
+    assert {f.stem for f in set(files(fresh)) - before} == named(fresh, fresh.index.outputs)
+    inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
+    get(fresh, inner[:1], "real:0/3")
+    assert {f.stem for f in set(files(fresh)) - before} == named(fresh, inner), (
+        "one of them is wanted: all others are next"
+    )
+
+
 def edited(session, folder: Path, edit) -> "SimpleNamespace":
     """The session with an edited copy of its model in it."""
     model = onnx.load(MODELS / "shapes_cnn.onnx")
@@ -306,7 +317,7 @@ def test_what_is_not_asked_for_is_captured_only_where_it_takes_little(fresh, mon
     monkeypatch.setattr(captures, "_BLOCK", 0 if small else captures._AHEAD_BYTES // len(made) * 2)
     monkeypatch.setattr(captures._Captures, "_estimate_size", lambda *_: 4)
     before = len(files(fresh))  # of another sample
-    get(fresh, [model.index.outputs[0]])
+    get(fresh, [made[0].id])
     assert len(files(fresh)) - before == (len(made) if small else 1)
 
 
