@@ -46,9 +46,9 @@ class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
             strange = f"the score {probe.score[:200]!a}"
         elif folder != self.folder and self._runs_in_folder(probe):
             strange = f"something in the folder {folder[:200]!a}"
-        elif unasked := [(kind, command) for kind, command in started(probe) if command not in self.commands]:
+        elif unasked := [(kind, command) for kind, command in list_started(probe) if command not in self.commands]:
             strange = f"the {unasked[0][0]} {unasked[0][1][:200]!a}"
-        elif unnamed := [(kind, path) for kind, path in loaded(probe) if path not in self.files]:
+        elif unnamed := [(kind, path) for kind, path in list_loaded(probe) if path not in self.files]:
             strange = f"the {unnamed[0][0]} {unnamed[0][1][:200]!a}"
         return f"The session would run {strange}, which nobody agreed to; nothing was run." if strange else ""
 
@@ -66,15 +66,15 @@ class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def of(self, probe: AnyProbe) -> "Consent":
         """What has to travel with this probe: all of it, or nothing where it runs and loads nothing."""
-        return self if self.runs(probe) or loaded(probe) or started(probe) else NOTHING
+        return self if self.runs(probe) or list_loaded(probe) or list_started(probe) else NOTHING
 
 
-def loaded(probe: AnyProbe) -> tuple[tuple[str, str], ...]:
+def list_loaded(probe: AnyProbe) -> tuple[tuple[str, str], ...]:
     """(kind, path) of each file that the probe's engines would load."""
     return tuple(found for spec in engine_specs(probe) for found in options.loaded(spec))
 
 
-def started(probe: AnyProbe) -> tuple[tuple[str, str], ...]:
+def list_started(probe: AnyProbe) -> tuple[tuple[str, str], ...]:
     """(kind, command) of each program that the probe's engines would start."""
     return tuple(found for spec in engine_specs(probe) for found in options.commands(spec))
 

@@ -33,12 +33,12 @@ model = onnx.load("{_MODEL}")
 # Its own list of operators stays as it is; these nodes come on top, and Casts: it leaves a Cast to float and takes what that
 # gives for a half (seen with 1.16). By name, as with Cast in its list of operators it does not end.
 casts = [node.name for node in model.graph.node if node.op_type == "Cast"]
-converted = float16.convert_float_to_float16(model, keep_io_types=True, node_block_list=casts + {written(keep)})
+converted = float16.convert_float_to_float16(model, keep_io_types=True, node_block_list=casts + {write_list(keep)})
 onnx.save(converted, "{_MADE}")"""
     return Recipe("onnxconverter-common", "python", text, text[text.index("converted =") :].rpartition("\n")[0])
 
 
-def written(names: tuple[str, ...]) -> str:
+def write_list(names: tuple[str, ...]) -> str:
     """A list as Python reads it, in ASCII: a name may hold what an editor or a terminal acts on."""
     if len(names) == 1:
         return f"[{names[0]!a}]"

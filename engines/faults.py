@@ -33,7 +33,7 @@ _TEMPORARY = re.compile(r"\.([^/]+?)\.\d+-[0-9a-f]{8}\.tmp$")  # engines.store.c
 KEPT = "what was measured is kept"
 
 
-def behind(error: BaseException | None) -> OSError | None:
+def find_fault(error: BaseException | None) -> OSError | None:
     """The fault of the machine that this exception is, or was raised for; None where there is none."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -46,21 +46,21 @@ def behind(error: BaseException | None) -> OSError | None:
     return None
 
 
-def told(text: str) -> OSError | None:
+def find_fault_in_text(text: str) -> OSError | None:
     """The fault that a library or a checker speaks of in this text."""
     found = _WORDS.search(text)
     return OSError(_SAID[found[0]], found[0]) if found else None
 
 
-def unanswered(error: OSError, root: Path) -> Measurement:
+def make_unanswered(error: OSError, root: Path) -> Measurement:
     """What a probe that met the fault is answered with; facts: ``errno``. ``root``: of the session, named where the error names
     no path and no other disk that a worker writes to is full."""
     if error.errno == errno.ENOSPC and not error.filename:
-        error = full(written(root)) or error
-    return Measurement(status="fault", message=sentence(error, root), facts={"errno": error.errno})
+        error = find_full_disk(list_written_places(root)) or error
+    return Measurement(status="fault", message=say_fault(error, root), facts={"errno": error.errno})
 
 
-def full(places: Iterable[Path], room: int = FULL) -> OSError | None:
+def find_full_disk(places: Iterable[Path], room: int = FULL) -> OSError | None:
     """The first of the places whose disk has no more than ``room`` bytes free for us."""
     for place in places:
         with contextlib.suppress(OSError):
@@ -70,7 +70,7 @@ def full(places: Iterable[Path], room: int = FULL) -> OSError | None:
     return None
 
 
-def written(root: Path) -> tuple[Path, ...]:
+def list_written_places(root: Path) -> tuple[Path, ...]:
     """The places that a worker writes to: the session's folder and that of temporary files."""
     with contextlib.suppress(OSError):  # none can be found where all disks are full
         return (root, Path(tempfile.gettempdir()))
@@ -82,15 +82,15 @@ def no_memory() -> OSError:
     return OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
 
-def named(error: OSError, place: object = "") -> str:
+def name_path(error: OSError, place: object = "") -> str:
     """The path that the error is about: of two, the one that was written to; the file itself where it is our temporary one."""
     written_to = error.filename2 if error.errno in _WRITING else None
     return _TEMPORARY.sub(r"\1", str(written_to or error.filename or place or ""))
 
 
-def sentence(error: OSError, place: object = "") -> str:
+def say_fault(error: OSError, place: object = "") -> str:
     """What the system refused, to what, and what to do. ``place``: what to name where the error names no path."""
-    name = named(error, place)
+    name = name_path(error, place)
     at = f" of '{name}'" if name else ""
     match error.errno:
         case errno.ENOSPC:

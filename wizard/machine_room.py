@@ -29,7 +29,7 @@ def ask(module: str, *words: str, timeout: float = 300.0) -> str:
         raise MachineProblem(f"{module} gave no answer within {timeout:.0f} s.") from None
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip() or f"it ended with {done.returncode}").splitlines()[-1]
-        if fault := faults.told(said):
+        if fault := faults.find_fault_in_text(said):
             raise fault
         raise MachineProblem(f"{module} failed: {said}")
     return done.stdout

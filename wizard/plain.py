@@ -37,7 +37,7 @@ from wizard.session.events import (
 )
 from wizard.session.single import PREFIX
 from wizard.terminal import draws_screens
-from wizard.words import count, duration, elide, left, price, say_over_plan, show_error, visible
+from wizard.words import count, duration, elide, price, say_over_plan, say_time_left, show_error, visible
 
 
 class Display(Protocol):
@@ -347,7 +347,7 @@ def progress_line(snapshot: Mapping[str, Any]) -> str:
     if done > 0 or expected > 0:
         parts.append(f"{done} of about {expected} probes" if expected >= done else count(done, "probe"))
     if expected > 0:
-        parts.append(left(float(snapshot.get("eta", -1.0))))
+        parts.append(say_time_left(float(snapshot.get("eta", -1.0))))
     if best > 0:
         parts.append(f"smallest that fails: {count(best, 'node')}")
     if snapshot.get("stopping"):

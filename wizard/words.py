@@ -96,7 +96,7 @@ def price(cost: Cost) -> str:
     return ", ".join(parts) + unknown
 
 
-def left(seconds: float) -> str:
+def say_time_left(seconds: float) -> str:
     """How much longer a step will take, as far as that is known."""
     if seconds < 0:
         return "how long is not known yet"

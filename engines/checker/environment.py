@@ -99,7 +99,7 @@ def for_worker(held: Mapping[str, str]) -> dict[str, str]:
     return {**held, **users, "OPENBLAS_NUM_THREADS": "1"}
 
 
-def missed(
+def list_missed(
     said: Iterable[str], sources: Iterable[str], held: Mapping[str, str], named: Collection[str] = ()
 ) -> list[str]:
     """Names, sorted, of variables that a checker did not get and that it speaks of: what to hand on where it fails, or passes,

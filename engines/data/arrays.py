@@ -9,7 +9,7 @@ import numpy as np
 from engines.array import Array
 
 
-def plain(value: Array) -> Array:
+def widen_for_file(value: Array) -> Array:
     """The array in a dtype that npy can hold: types that numpy lacks (bfloat16, ...) are widened, which keeps each value."""
     value = np.ascontiguousarray(value) if value.ndim else np.asarray(value)
     if value.dtype.kind in "OSUT":
@@ -25,4 +25,4 @@ def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, value in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                np.lib.format.write_array(entry, plain(value), allow_pickle=False)
+                np.lib.format.write_array(entry, widen_for_file(value), allow_pickle=False)

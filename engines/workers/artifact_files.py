@@ -15,7 +15,7 @@ from onnx import ModelProto, shape_inference
 
 from engines.array import Array
 from engines.backends.builds import outside_bytes
-from engines.data.arrays import plain
+from engines.data.arrays import widen_for_file
 from engines.graph import converted, external
 from engines.graph.standing_alone import copy_with_weights, make_inner, standing_alone
 from engines.store.content import Store
@@ -94,7 +94,7 @@ def put_arrays(store: Store, arrays: Mapping[str, Array]) -> str:
             for name, value in arrays.items():
                 info = zipfile.ZipInfo(f"{name}.npy")  # a fixed date: equal arrays are one artifact
                 with archive.open(info, "w", force_zip64=True) as entry:
-                    np.lib.format.write_array(entry, plain(value), allow_pickle=False)
+                    np.lib.format.write_array(entry, widen_for_file(value), allow_pickle=False)
         return incoming.place(store.path)
 
 

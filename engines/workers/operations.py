@@ -19,7 +19,7 @@ from engines.backends.base import EngineFault, EngineMissing
 from engines.checker import command, environment
 from engines.checker import private_copies as checkfiles
 from engines.data import held, polygraphy, samples
-from engines.data.arrays import plain
+from engines.data.arrays import widen_for_file
 from engines.data.input_problem import InputProblem
 from engines.data.postprocess import PostprocessProblem
 from engines.data.score import ScoreProblem
@@ -81,8 +81,8 @@ def _judged_by_the_disk(answer: Measurement, store: Store) -> Measurement:
     """The answer; where it failed and the disk is full, or an engine says that something of the kind was refused to it, none."""
     if answer.status in ("ok", "fault", "cancelled") or "damaged" in answer.facts:
         return answer
-    fault = faults.told(answer.message) or faults.full(faults.written(store.root))
-    return answer if fault is None else faults.unanswered(fault, store.root)
+    fault = faults.find_fault_in_text(answer.message) or faults.find_full_disk(faults.list_written_places(store.root))
+    return answer if fault is None else faults.make_unanswered(fault, store.root)
 
 
 def _answer_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
@@ -92,12 +92,12 @@ def _answer_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collecti
     try:
         return _dispatch_probe(probe, store, progress, handed)
     except Exception as error:
-        if (fault := faults.behind(error)) is not None:
+        if (fault := faults.find_fault(error)) is not None:
             _log_traceback()
-            return faults.unanswered(fault, store.root)
+            return faults.make_unanswered(fault, store.root)
         if isinstance(error, MemoryError) and memory.starved(memory.own()):
             _log_traceback()
-            return faults.unanswered(faults.no_memory(), store.root)
+            return faults.make_unanswered(faults.no_memory(), store.root)
         return _measure_failure(error, time.monotonic() - begun)
 
 
@@ -265,10 +265,12 @@ def _run_check(probe: Check, store: Store, progress: Say, handed: Collection[str
         inputs = expected = None
         if "inputs" in asked:
             inputs = folder / "inputs.json"
-            polygraphy.write_inputs(inputs, [{n: plain(a) for n, a in feeds_by_name(piece, feed.arrays).items()}])
+            polygraphy.write_inputs(
+                inputs, [{n: widen_for_file(a) for n, a in feeds_by_name(piece, feed.arrays).items()}]
+            )
         if "expected" in asked:
             expected = folder / "expected.json"
-            polygraphy.write_outputs(expected, [{n: plain(right[t]) for n, t in piece.outputs.items()}])
+            polygraphy.write_outputs(expected, [{n: widen_for_file(right[t]) for n, t in piece.outputs.items()}])
         # The session's own folder is not shown: a checker that is killed would leave a link to it inside of itself.
         hidden = [store.root.name, *(name.partition("/")[0] for name in probe.artifacts)]
         hidden = hidden if store.root.resolve().parent == user.resolve() else hidden[1:]
@@ -329,15 +331,15 @@ def _no_verdict(ran: command.CheckResult, store: Store, folder: Path, kills: int
     if ran.signal == signal.SIGKILL:
         held = memory.kernel_kills() > kills
         if held and memory.starved(0):
-            return faults.unanswered(faults.no_memory(), store.root)
+            return faults.make_unanswered(faults.no_memory(), store.root)
         said = "The system killed the checker for want of memory." if held else "The checker was killed (SIGKILL)."
         return Measurement(status="out-of-memory" if held else "crash", message=said, signal=ran.signal)
     fault, room = None, faults.FULL
     if ran.returncode or ran.signal:
-        fault = faults.told(f"{ran.stdout}\n{ran.stderr}")
+        fault = faults.find_fault_in_text(f"{ran.stdout}\n{ran.stderr}")
         room += sum(path.stat().st_size for path in folder.iterdir() if path.is_file() and not path.is_symlink())
-    fault = fault or faults.full(faults.written(store.root), room)
-    return None if fault is None else faults.unanswered(fault, store.root)
+    fault = fault or faults.find_full_disk(faults.list_written_places(store.root), room)
+    return None if fault is None else faults.make_unanswered(fault, store.root)
 
 
 def _measure_check(
@@ -357,7 +359,7 @@ def _measure_check(
     }
     said = (ran.stdout, ran.stderr) if ran.status != "exited" or ran.returncode else ()
     asked = command.sources(probe.command, Path(probe.folder) if probe.folder else folder)
-    if missed := environment.missed(said, asked, os.environ, handed):
+    if missed := environment.list_missed(said, asked, os.environ, handed):
         facts["missed"] = missed
     status: Status = "unsupported" if ran.status == "not-started" else "timeout" if ran.status == "timeout" else "ok"
     artifacts = {"output": store.put(f"{ran.stdout}\n{ran.stderr}".encode())} if ran.stdout or ran.stderr else {}

@@ -383,7 +383,7 @@ class Pool:
         try:
             measurement = await self._attempt(slot, job)
         except OSError as error:  # no descriptor, no process, no room for a log or for a line of the journal
-            measurement = faults.unanswered(error, self._root)
+            measurement = faults.make_unanswered(error, self._root)
             await self._discard(slot)
         except Exception as error:  # our own fault: nothing was learnt; keep the pool alive
             _log.exception("the pool failed")
@@ -540,7 +540,7 @@ class Pool:
         held, text, seconds = memory.own(process.pid), slot.text, time.monotonic() - slot.started
         held = max(held, slot.held)
         # Before anything of it is cleared away. A file in memory that grows where there is no room is a SIGBUS.
-        fault = faults.full(faults.written(self._root)) if why == "died" else None
+        fault = faults.find_full_disk(faults.list_written_places(self._root)) if why == "died" else None
         if why == "died":
             await process.gone_within(1.0)
         code = await process.end(0.0 if why in ("died", "garbage", "memory") else TERM_GRACE)
@@ -561,13 +561,13 @@ class Pool:
             )
         elif why == "garbage":
             message = f"The worker process wrote something that is no message{doing} and was stopped."
-        elif fault := fault or (faults.full([_SHARED], 0) if number == signal.SIGBUS else None):
+        elif fault := fault or (faults.find_full_disk([_SHARED], 0) if number == signal.SIGBUS else None):
             facts["errno"] = fault.errno
-            status, message = "fault", f"{faults.sentence(fault)} The worker process ended{doing} meanwhile."
+            status, message = "fault", f"{faults.say_fault(fault)} The worker process ended{doing} meanwhile."
         elif number == signal.SIGKILL and memory.kernel_kills() > kills and memory.starved(held):
             status, message = (
                 "fault",
-                f"{faults.sentence(faults.no_memory())} The system killed the worker process{doing}.",
+                f"{faults.say_fault(faults.no_memory())} The system killed the worker process{doing}.",
             )
         elif number == signal.SIGKILL and memory.kernel_kills() > kills:
             status, message = "out-of-memory", f"The system killed the worker process for want of memory{doing}."
@@ -590,8 +590,8 @@ class Pool:
         lines = log.read_text(errors="replace").split("\n")[-4:] if log.is_file() else []
         last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
         text = f"A worker process could not be started: {last[:300]} (see {log.relative_to(self._root)})."
-        fault = faults.full(faults.written(self._root))
-        text = text if fault is None else f"{faults.sentence(fault)} {text}"
+        fault = faults.find_full_disk(faults.list_written_places(self._root))
+        text = text if fault is None else f"{faults.say_fault(fault)} {text}"
         return Measurement(status="fault", message=text, log=str(log.relative_to(self._root)))
 
     # -- memory, logs -----------------------------------------------------------------------------------------------

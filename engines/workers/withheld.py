@@ -23,7 +23,7 @@ from engines.array import Array
 from engines.backends.base import BuildRequest, EngineFault, EngineMissing
 from engines.consent import Consent
 from engines.data import held
-from engines.data.arrays import plain
+from engines.data.arrays import widen_for_file
 from engines.graph import external
 from engines.store.content import Store
 from engines.store.scratch import scratch
@@ -120,7 +120,7 @@ def _expect_anew(folder: Path, model: ModelProto, reference: str) -> None:
         built.close()
     with scratch("narrowdown-withheld-") as place:
         store = Store(place)
-        digest = put_arrays(store, {name: plain(found[name]) for name in wanted if name in found})
+        digest = put_arrays(store, {name: widen_for_file(found[name]) for name in wanted if name in found})
         shutil.copyfile(store.path(digest), folder / "expected.npz")
 
 

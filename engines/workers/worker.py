@@ -162,7 +162,7 @@ class Worker:
             with _logged(self._root, work.log):
                 measurement = self._measure(work)
         except OSError as error:  # its log cannot be written: neither could what it would have kept
-            measurement = faults.unanswered(error, self._root)
+            measurement = faults.make_unanswered(error, self._root)
         log = work.log if work.log and (self._root / work.log).exists() else ""
         measurement = msgspec.structs.replace(measurement, log=log)
         poisoned = measurement.status != "ok" and bool(_POISONED.search(measurement.message))
@@ -188,8 +188,8 @@ class Worker:
         except BaseException as error:  # a user's script may raise SystemExit, or worse
             with contextlib.suppress(OSError):
                 traceback.print_exc()
-            if (fault := faults.behind(error)) is not None:
-                return faults.unanswered(fault, self._root)
+            if (fault := faults.find_fault(error)) is not None:
+                return faults.make_unanswered(fault, self._root)
             return Measurement(status="error", message=f"The probe failed inside the worker. {_one_sentence(error)}")
 
     def _report_progress(self, work: int, text: str) -> None:

@@ -107,8 +107,13 @@ MUTANTS = (
     Mutant(
         "full-disk-is-an-error", "a disk that is full is no answer", "disk", "whole flow",
         (
-            (OPERATIONS, "if (fault := faults.behind(error)) is not None:", "if (fault := None) is not None:"),
-            (OPERATIONS, "fault = faults.told(answer.message) or faults.full(faults.written(store.root))", "fault = None"),
+            (OPERATIONS, "if (fault := faults.find_fault(error)) is not None:", "if (fault := None) is not None:"),
+            (
+                OPERATIONS,
+                "fault = faults.find_fault_in_text(answer.message) or "
+                "faults.find_full_disk(faults.list_written_places(store.root))",
+                "fault = None",
+            ),
         ),
     ),
     Mutant(

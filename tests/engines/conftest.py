@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.consent import Consent, loaded, started
+from engines.consent import Consent, list_loaded, list_started
 from engines.data import held
 from engines.probe import AnyProbe, Check, LoadInputs, Measure
 from engines.sources import postprocess_script, scripts
@@ -45,7 +45,7 @@ EVERYTHING = Everything(files=Whatever(), commands=AnyCommand())
 
 def agreed(probe: AnyProbe) -> Consent:
     """Consent to all that this probe names."""
-    named = [path for _, path in loaded(probe)]
+    named = [path for _, path in list_loaded(probe)]
     sources = probe.sources if isinstance(probe, LoadInputs) else ()
     treated = probe.postprocess if isinstance(probe, Measure) else ()
     named += [path for source in sources for path in scripts(source)]
@@ -55,7 +55,7 @@ def agreed(probe: AnyProbe) -> Consent:
         inputs=tuple(s for s in sources if scripts(s)),
         postprocess=treated,
         check=probe.command if isinstance(probe, Check) else "",
-        commands={command: () for _, command in started(probe)},
+        commands={command: () for _, command in list_started(probe)},
         folder=getattr(probe, "folder", ""),
     )
 

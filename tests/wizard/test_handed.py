@@ -89,9 +89,9 @@ def test_what_cannot_be_remembered_is_said(tmp_path: Path) -> None:
 
 
 def test_what_a_checker_missed_is_said_with_what_to_do() -> None:
-    said = remarks.missed(Measurement(facts={"missed": ["HF_TOKEN", "KUBECONFIG"]}))
+    said = remarks.say_missed(Measurement(facts={"missed": ["HF_TOKEN", "KUBECONFIG"]}))
     assert said.endswith("begin a new session with --pass-env HF_TOKEN --pass-env KUBECONFIG.")
-    assert remarks.missed(Measurement(facts={"missed": []})) == remarks.missed(Measurement()) == ""
+    assert remarks.say_missed(Measurement(facts={"missed": []})) == remarks.say_missed(Measurement()) == ""
 
 
 def test_a_checker_that_passes_nothing_is_doubted() -> None:

@@ -35,7 +35,7 @@ def script(culprit: Culprit, asked: Asked) -> str:
         ("CASE", listing([elide(name, 60) for name in culprit.case.nodes])),
         ("ENGINE", asked.engine),
         ("FOUND_WITH", asked.found_with),
-        *judged(culprit, asked, part),
+        *list_judging_values(culprit, asked, part),
     ]
     block = "\n".join(f"{name} = {pprint.pformat(value, width=100, sort_dicts=False)}" for name, value in values)
     text = (files("wizard.bundle") / "check.py.txt").read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def can_check(problem: Problem) -> bool:
     return bool(problem.check) or outside.check_part(outside.found(parse(problem.engine)))[0] is not None
 
 
-def judged(culprit: Culprit, asked: Asked, part: CheckPart | None) -> list[tuple[str, Any]]:
+def list_judging_values(culprit: Culprit, asked: Asked, part: CheckPart | None) -> list[tuple[str, Any]]:
     """The values that decide the verdict."""
     criterion, signature = asked.criterion, culprit.case.signature
     # A postprocess script may have named outputs that the model does not have.

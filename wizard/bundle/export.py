@@ -195,7 +195,7 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
         (folder / KEEP_SCRIPT).write_text(text, encoding="utf-8")
     if report.workaround and report.workaround.apply:
         (folder / APPLY).write_text(how_to_apply(report.workaround), encoding="utf-8")
-    if said := left(found, folder):
+    if said := say_traces_left(found, folder):
         (folder / TRACES).write_text(said + "\n", encoding="utf-8")
 
 
@@ -217,7 +217,7 @@ def keep_script(workaround: Workaround | None, version: str) -> str:
     return outside.keep_script(outside.found(parse(workaround.engine), version), workaround.keep_higher)
 
 
-def left(found: Traces, folder: Path) -> str:
+def say_traces_left(found: Traces, folder: Path) -> str:
     """What of a bundle still tells whose it is, in a sentence that does not; "" where nothing does."""
     names = found.left(folder)
     if not names:

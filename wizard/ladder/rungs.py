@@ -53,7 +53,7 @@ def expect_rungs(rungs: int) -> int:
     return min(rungs, 2 + max(0, (rungs - 1).bit_length()))
 
 
-def tell(told: Mapping[int, Outcome]) -> Story:
+def tell_story(told: Mapping[int, Outcome]) -> Story:
     """The turns between the releases that could tell, and what was only inferred."""
     decided = sorted(rung for rung, outcome in told.items() if outcome != "cannot tell")
     turns: list[Turn] = []
@@ -72,7 +72,7 @@ def sentence(names: Sequence[str], told: Mapping[int, Outcome]) -> str:
     decided = sorted(rung for rung, outcome in told.items() if outcome != "cannot tell")
     if not decided:
         return "It cannot be told: no release ran the case to its end."
-    story = tell(told)
+    story = tell_story(told)
     first, last = names[decided[0]], names[decided[-1]]
     tried = f"{len(decided)} of {len(names)} were tried"
     if not story.turns:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from wizard.ladder.checks import Answer
-from wizard.ladder.rungs import Outcome, sentence, tell
+from wizard.ladder.rungs import Outcome, sentence, tell_story
 from wizard.report.markdown import literal, table
 from wizard.words import visible
 
@@ -41,7 +41,7 @@ class Climbed(msgspec.Struct, frozen=True):
 def climbed(case: str, names: Sequence[str], answers: Mapping[int, Answer]) -> Climbed:
     """What is told of one case."""
     told = {rung: answer.outcome for rung, answer in answers.items()}
-    story = tell(told)
+    story = tell_story(told)
     began = next((turn for turn in story.turns if turn.change == "began"), None)
     mended = story.turns[-1] if story.turns and story.turns[-1].change == "mended" else None
     rungs = []

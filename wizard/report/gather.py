@@ -50,7 +50,7 @@ from wizard.report.probe_words import kept, part, size, verdict
 from wizard.report.stage import stage
 from wizard.report.vicinity import Vicinity, ids, vicinity
 from wizard.session.following import offer
-from wizard.session.state import State, Visit, described
+from wizard.session.state import State, Visit, find_index
 from wizard.words import count, elide, listing, margin, number, show_error, switch
 
 Table = list[dict[str, Any]]
@@ -78,7 +78,7 @@ def gather(
     """The document of a session, finished or not. ``table``: the rows of a step's table, ``graph``: the index of a model, each by
     its artifact's digest. ``names``: what is left out of names, where that is known already."""
     findings = state.findings
-    index = graph(described(state, findings.model))
+    index = graph(find_index(state, findings.model))
     names = names or shared_by_nodes(index)
     culprits = _culprits(state, flow, table, index, compared=not problem.check)
     first = culprits[0] if culprits else None

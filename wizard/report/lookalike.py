@@ -9,7 +9,7 @@ from engines.search.lookalike import list_lookalikes
 from engines.spec import parse
 from engines.views import view_engine
 from wizard.problem import Problem
-from wizard.session.state import State, described
+from wizard.session.state import State, find_index
 
 
 def recognise(state: State, problem: Problem, graph: Callable[[str], GraphIndex | None]) -> tuple[Lookalike, ...]:
@@ -18,7 +18,7 @@ def recognise(state: State, problem: Problem, graph: Callable[[str], GraphIndex 
     findings = state.findings
     if findings.lookalikes or not findings.culprits or problem.check:
         return findings.lookalikes
-    index = graph(described(state, findings.model))
+    index = graph(find_index(state, findings.model))
     if index is None:
         return ()
     view = view_engine(state.engines.get(problem.engine, {}))

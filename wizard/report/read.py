@@ -13,7 +13,7 @@ from wizard.report.document import Report
 from wizard.report.gather import Table, gather
 from wizard.report.prefix import Shared, shared_by_nodes
 from wizard.session import folder as folders
-from wizard.session.state import State, described
+from wizard.session.state import State, find_index
 
 
 class Reading(msgspec.Struct, frozen=True, dict=True):
@@ -35,7 +35,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
     def names(self) -> Shared:
         """What most nodes' names begin with."""
-        return shared_by_nodes(self.graph(described(self.state, self.state.findings.model)))
+        return shared_by_nodes(self.graph(find_index(self.state, self.state.findings.model)))
 
     def report(self) -> Report:
         return self._report

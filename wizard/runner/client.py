@@ -253,7 +253,7 @@ class Client:
         nothing any more."""
         if self._process is None or self._process.poll() != SessionProblem.code:
             return ""
-        fault = faults.full([self.folder])
+        fault = faults.find_full_disk([self.folder])
         if fault is None and not os.access(self.folder, os.W_OK):
             fault = OSError(errno.EROFS, os.strerror(errno.EROFS), str(self.folder))
         return of_system(fault) if fault else ""

@@ -368,7 +368,7 @@ async def measure_probe(
         measurement = made_again(probe, before, measurement, missing_artifacts(probe, before, ledger.store))
     seconds = round(time.monotonic() - began, 6)
     written = ledger.emit(ProbeFinished(key=name, run=run, measurement=measurement, seconds=seconds))
-    if said := remarks.missed(measurement):
+    if said := remarks.say_missed(measurement):
         ledger.note_once(said)
     # As JSON has it, so that the step sees now what it would see after a resume.
     plain = written.measurement if isinstance(written, ProbeFinished) else None

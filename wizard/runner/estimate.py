@@ -21,7 +21,7 @@ from wizard.problem import CAPTURE_BYTES
 from wizard.runner.drive import index_of, replayed, specs
 from wizard.runner.ledger import asked_probe
 from wizard.session import removal
-from wizard.session.state import State, described
+from wizard.session.state import State, find_index
 
 # Where a weight lies outside: {"location": NAME}, as protobuf writes it, the name's length in one byte or two.
 _LOCATION = re.compile(rb"\x0a\x08location\x12(?:([\x00-\x7f])|([\x80-\xff])([\x01-\x7f]))")
@@ -101,7 +101,7 @@ def rest_of(plan: Plan, known: int) -> Plan:
     return plan.after(known) if plan.probes > known or not known else plan.of(max(1, known // OVERRUN))
 
 
-def left(made: Estimate, found: tuple[Seen, ...], done: int, said: int, waiting: float) -> tuple[int, float]:
+def estimate_rest(made: Estimate, found: tuple[Seen, ...], done: int, said: int, waiting: float) -> tuple[int, float]:
     """(probes still to come, seconds they will take), the probe at work among them; -1 where nothing is known.
 
     ``done``: probes answered in this run that were not known before. ``said``: how many the step itself says are to come, -1
@@ -156,5 +156,5 @@ def model_bytes(path: Path) -> int:
 
 def _index(ctx: StepContext, state: State, store: Store) -> GraphIndex | None:
     """The working model's graph, with the shapes of a reference run, where a step has asked for it."""
-    digest = described(state, ctx.findings.model)
+    digest = find_index(state, ctx.findings.model)
     return index_of(store.root, digest) if digest else None

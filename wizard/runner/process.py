@@ -58,7 +58,7 @@ def serve(folder: Path, options_text: str) -> int:
     except OSError as error:
         return _refuse(folder, MISSING, of_system(error, folder))
     except Exception as error:
-        if (fault := faults.behind(error)) is not None:
+        if (fault := faults.find_fault(error)) is not None:
             return _refuse(folder, MISSING, of_system(fault, folder))
         if isinstance(error, ImportError) and (sentence := installed.lacking(error)):
             return _refuse(folder, MISSING, sentence)

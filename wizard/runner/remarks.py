@@ -8,7 +8,7 @@ ENOUGH = 5  # answers, none of which passes, from which on this is worth a word:
 _NAMED = 6  # variables
 
 
-def missed(answer: Measurement) -> str:
+def say_missed(answer: Measurement) -> str:
     """That a checker speaks of variables that it was not given; "" where it speaks of none."""
     names = [str(name) for name in answer.facts.get("missed", ())][:_NAMED]
     if not names:

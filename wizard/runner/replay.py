@@ -31,7 +31,7 @@ from wizard.runner.decisive import Decisive, decisive
 from wizard.runner.drive import Fingerprints, Guarded, replayed
 from wizard.runner.ledger import Ledger
 from wizard.runner.options import Options
-from wizard.runner.table import FINE, Compared, Expect, Outcome, Replay, Row, Stand, summed
+from wizard.runner.table import FINE, Compared, Expect, Outcome, Replay, Row, Stand, sum_up
 from wizard.session import folder as folders
 from wizard.session.decide import Ask, decide
 from wizard.session.events import QuestionAnswered, QuestionAsked, StepFinished, StepStarted
@@ -293,7 +293,7 @@ async def _real(
     finally:
         await pool.stop(hard=True)
         journal.close()
-    return Replay(tuple(rows), summed(rows), compared)
+    return Replay(tuple(rows), sum_up(rows), compared)
 
 
 def _engines(rec: Recording, now: Mapping[str, Mapping[str, Any]], other: EngineSpec) -> tuple[Compared, ...]:
@@ -371,7 +371,7 @@ def search(
             rows += _cases(rec.state, walked, teller.row)
     compared = _engines(rec, walked.engines, parse(engine or rec.problem.engine))
     teller.engines(compared)
-    return Replay(tuple(rows), "same" if all(r.outcome == "same" for r in rows) else summed(rows), compared)
+    return Replay(tuple(rows), "same" if all(r.outcome == "same" for r in rows) else sum_up(rows), compared)
 
 
 def _followed(client: Client, rec: Recording, keep_going: bool, told: Callable[[Row], None]) -> list[Row]:

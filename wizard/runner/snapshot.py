@@ -14,7 +14,7 @@ from engines.workers.executor import Prober
 from wizard.runner import progress
 from wizard.runner.control import Control
 from wizard.runner.drive import Drive
-from wizard.runner.estimate import Estimate, Experience, left
+from wizard.runner.estimate import Estimate, Experience, estimate_rest
 from wizard.runner.ledger import Ledger
 from wizard.runner.limits import tell_of_waiting
 from wizard.session.decide import Ask, RunStep
@@ -72,7 +72,7 @@ class Artist:
             done = len(drive.asked) - bool(drive.current)
             said = max(1, note.expected - (done - work.noted_at)) if note.expected >= 0 else -1
             found = work.experience.of(self._ledger.state, drive.context)
-            expected, eta = left(work.estimate, found, done - drive.cached, said, drive.waiting)
+            expected, eta = estimate_rest(work.estimate, found, done - drive.cached, said, drive.waiting)
             expected += done if expected >= 0 else 0
             planned = work.estimate.cost.probes + drive.cached if work.estimate.cost.probes > 0 else -1
         log, waited = "", f"  waiting for {missing}" if (missing := self._waited_for()) else ""

@@ -305,7 +305,7 @@ class Stepping:
         except (OSError, SessionProblem):
             raise
         except Exception as error:
-            if isinstance(error, MemoryError) or faults.behind(error) is not None:
+            if isinstance(error, MemoryError) or faults.find_fault(error) is not None:
                 raise
             _log.exception("step %s failed", spec.name)
             whose = f"the package '{spec.package}', which brings it" if spec.package else "narrowdown"

@@ -120,7 +120,7 @@ def told_outcomes(rows: Iterable[Row]) -> set[Outcome]:
     }
 
 
-def summed(rows: Iterable[Row]) -> Outcome:
+def sum_up(rows: Iterable[Row]) -> Outcome:
     """What the table comes to: a case that is gone is fixed only when nothing else fails now."""
     outcomes = told_outcomes(rows)
     ranked: tuple[Outcome, ...] = ("cannot tell", "fails now", "differs", "fails differently", "still fails", "fixed")

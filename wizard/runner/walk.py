@@ -153,7 +153,7 @@ class Walk:
         except Exception as error:
             if isinstance(error, MemoryError):
                 raise faults.no_memory() from error
-            if (fault := faults.behind(error)) is not None:
+            if (fault := faults.find_fault(error)) is not None:
                 raise fault from None
             _log.exception("the runner failed")
             said = f"Narrowdown itself failed ({type(error).__name__}); the trace is in logs/runner.log."

@@ -9,11 +9,11 @@ from engines.store import regular
 
 def of_system(error: OSError, place: object = "") -> str:
     """The sentence for a request that the system refused. ``place``: what to name where the error names nothing."""
-    name = faults.named(error, place)
+    name = faults.name_path(error, place)
     if isinstance(error, regular.Unfit):
         return f"'{name}' cannot be read: {error.strerror}."
     if error.errno in faults.OURS:
-        return faults.sentence(error, place)
+        return faults.say_fault(error, place)
     match error.errno:
         case errno.EACCES | errno.EPERM:
             return f"There is no permission for '{name}'. Change its owner or mode, or name another place."
@@ -23,7 +23,7 @@ def of_system(error: OSError, place: object = "") -> str:
             return f"'{name}' is a folder. Name a file."
         case errno.ENOENT:
             return f"There is no '{name}'. Check the path."
-    return faults.sentence(error, place)
+    return faults.say_fault(error, place)
 
 
 MENDING = "Nothing was changed; 'narrowdown resume SESSION --repair' goes on with a copy that keeps everything that can be kept."

@@ -252,7 +252,7 @@ class Probes(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.structs.replace(state, seq=self.seq, last=self.ts, **both, **self.learned)
 
 
-def described(state: State, model: str) -> str:
+def find_index(state: State, model: str) -> str:
     """The digest of the index of a model's graph as it was described last; "" where no step has asked for it."""
     for name, asked in reversed(list(state.asked.items())):
         probe = asked.probe if asked.asks(Describe) else None

@@ -152,11 +152,11 @@ def build(answers: Mapping[str, str], base: Problem | None = None) -> Problem:
     given: dict[str, Any] = {name: FIELDS[name](answers[name]) for name in FIELDS if name not in OF_THE_RUN}
     given["tolerance"] = _parts(answers["tolerance"])
     before = base or Problem(model=path)
-    typed = {name: value for name, value in given.items() if answers[name] != shown(before, name)}
+    typed = {name: value for name, value in given.items() if answers[name] != show_field(before, name)}
     return change_problem(before, {**typed, "model": path})
 
 
-def shown(problem: Problem, name: str) -> str:
+def show_field(problem: Problem, name: str) -> str:
     """What stands in a field for a PROBLEM; "" for what is its default, which is the field's placeholder."""
     if name == "model":
         return problem.model

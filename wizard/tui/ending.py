@@ -41,7 +41,7 @@ def report(scene: Scene) -> Report:
     return gather(scene.state, scene.flow, scene.problem, lambda _digest: [], names=scene.sight.names)
 
 
-def found(said: Report) -> list[str]:
+def say_found(said: Report) -> list[str]:
     """The result: one sentence where something is named, else what the last measurement said."""
     if said.culprits or said.workaround or said.spread:
         return [f"{said.headline}."]
@@ -151,7 +151,7 @@ def remedy(cure: Workaround) -> str:
     return f"Use the engine {cure.engine}"
 
 
-def handed(files: Sequence[str], checkable: bool = True) -> list[tuple[str, str]]:
+def list_handed(files: Sequence[str], checkable: bool = True) -> list[tuple[str, str]]:
     """The files of the case, relative to the session's folder, as name and what it is for. ``checkable``: whether check.py can
     run the engine."""
     names = [name.removeprefix("case/") for name in files if name.startswith("case/")]

@@ -11,7 +11,7 @@ from wizard.flow.layout import Way, arrange, title
 from wizard.flow.model import Flow, FlowNode, targets
 from wizard.session.state import Visit
 from wizard.tui.glyphs import ASCII, Glyphs
-from wizard.tui.literal import elide, fit, joined
+from wizard.tui.literal import elide, fit, join_contents
 
 # Lines by where they lead: 1 up, 2 right, 4 down, 8 left.
 _THIN = " ╵╶└╷│┌├╴┘─┴┐┤┬┼"
@@ -125,7 +125,7 @@ class _Sheet:
             else:
                 parts.append((text, style))
             at = column + cell_len(text)
-        drawn = joined(parts)
+        drawn = join_contents(parts)
         return drawn if drawn.cell_length <= self.width else drawn.truncate(self.width)
 
 

@@ -46,7 +46,7 @@ def literal(text: object, style: str = "", *, lines: bool = False) -> Content:
     return Content.styled(clean(str(text), lines=lines), style)
 
 
-def joined(parts: Iterable[tuple[str, str]], *, lines: bool = False) -> Content:
+def join_contents(parts: Iterable[tuple[str, str]], *, lines: bool = False) -> Content:
     """Pieces of (text, style), each literal, in one Content."""
     text, spans = "", []
     for piece, style in parts:

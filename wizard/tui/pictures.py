@@ -16,7 +16,7 @@ from wizard.report.figures import CEILING, FLOOR, log_error, log_sizes, resample
 from wizard.report.strip import MEANING, STATES, Span, Strip, columns, over_time, where
 from wizard.report.vicinity import Vicinity
 from wizard.tui.glyphs import Glyphs
-from wizard.tui.literal import clean, elide, fit, joined
+from wizard.tui.literal import clean, elide, fit, join_contents
 from wizard.words import count, show_error
 
 Part = tuple[str, str]
@@ -24,13 +24,13 @@ Part = tuple[str, str]
 
 def _row(parts: Sequence[Part], width: int, mark: str) -> Content:
     """A row of styled pieces, cut with ``mark`` where it is too long."""
-    found = joined(parts)
-    return found if found.cell_length <= width else joined([(elide(found.plain, width, mark), parts[0][1])])
+    found = join_contents(parts)
+    return found if found.cell_length <= width else join_contents([(elide(found.plain, width, mark), parts[0][1])])
 
 
 def _wrap_caption(text: str, width: int) -> list[Content]:
     """A sentence below a picture, wrapped."""
-    return list(joined([(text, "$quiet")]).wrap(max(1, width)))
+    return list(join_contents([(text, "$quiet")]).wrap(max(1, width)))
 
 
 def depth(
@@ -79,7 +79,7 @@ def depth(
                 cell = glyphs.between if at_limit else " "
             over = limit is not None and value > limit
             parts.append((cell, "bold" if cell == glyphs.between else "$fails" if over else "$passes"))
-        rows.append(joined(parts))
+        rows.append(join_contents(parts))
     foot = [" "] * len(points)
     if 0 <= here < len(values):
         foot[min(len(points) - 1, here * len(points) // len(values))] = glyphs.up
@@ -106,9 +106,9 @@ def history(looks: Sequence[Look], width: int, glyphs: Glyphs, whole: int = 0, t
     if len(shown) < total:
         rows.append(_row([(f"the last {len(shown)} of {count(total, 'probe')}", "$quiet")], width, glyphs.ellipsis))
     if sizes.strip():
-        rows.append(joined([(f"{'nodes':<9}", "$quiet"), (sizes, "")]))
+        rows.append(join_contents([(f"{'nodes':<9}", "$quiet"), (sizes, "")]))
     rows.append(
-        joined([
+        join_contents([
             (f"{'verdict':<9}", "$quiet"),
             *((marks.get(look.state, glyphs.dot), styles.get(look.state, "$quiet")) for look in shown),
         ])
@@ -125,7 +125,7 @@ def history(looks: Sequence[Look], width: int, glyphs: Glyphs, whole: int = 0, t
     ]
     told = ", ".join(f"{marks[state]} {n} {word}" for (word, n), state in zip(known, marks, strict=True) if n)
     if told:
-        rows += [joined([(" " * 9, "")]) + row for row in _wrap_caption(told, width - 9)]
+        rows += [join_contents([(" " * 9, "")]) + row for row in _wrap_caption(told, width - 9)]
     return rows
 
 
@@ -137,7 +137,7 @@ def strip(model: Strip, trying: Sequence[Span], width: int, glyphs: Glyphs) -> l
     wide = model.whole * max(1, min(4, width // model.whole)) if model.whole <= width else width
     marks = dict(zip(STATES, glyphs.cells, strict=True))
     shown = columns(model, wide)
-    rows = [joined([(marks[state], _CELLS[state]) for state in shown])]
+    rows = [join_contents([(marks[state], _CELLS[state]) for state in shown])]
     for spans, name, style in ((model.suspects, "suspects", "bold $fails"), (tuple(trying), "trying now", "")):
         if spans:
             rows.append(_span_row(where(spans, model.whole, wide), name, style, max(wide, width), glyphs))
@@ -152,7 +152,7 @@ def strip(model: Strip, trying: Sequence[Span], width: int, glyphs: Glyphs) -> l
     )
     if told and sum(cell_len(text) for text, _ in parts) + cell_len(told) <= width:
         parts.append((told, "$quiet"))
-    return [*rows, *joined(parts).wrap(width)]
+    return [*rows, *join_contents(parts).wrap(width)]
 
 
 _CELLS = {
@@ -168,9 +168,9 @@ def _span_row(inside: frozenset[int], name: str, style: str, width: int, glyphs:
     """A line below the columns that are meant, and its name beside it."""
     line = "".join(glyphs.across if column in inside else " " for column in range(max(inside) + 1))
     if len(line) + 1 + len(name) <= width:
-        return joined([(line + " " + name, style)])
+        return join_contents([(line + " " + name, style)])
     before = min(inside) - 1 - len(name)
-    return joined([(" " * before + name + " " + line.lstrip() if before >= 0 else line, style)])
+    return join_contents([(" " * before + name + " " + line.lstrip() if before >= 0 else line, style)])
 
 
 def shrinking(
@@ -183,10 +183,10 @@ def shrinking(
     levels, rows = len(glyphs.levels), []
     for line in range(height - 1, -1, -1):
         filled = [min(levels, max(0, math.ceil(value / whole * height * levels) - line * levels)) for value in values]
-        rows.append(joined([("".join(glyphs.levels[n - 1] if n else " " for n in filled), "$fails")]))
+        rows.append(join_contents([("".join(glyphs.levels[n - 1] if n else " " for n in filled), "$fails")]))
     left, right = count(whole, "node"), f"{values[-1]:,} now"
     gap = width - cell_len(left) - cell_len(right)
-    return [*rows, joined([(left + " " * gap + right, "$quiet")] if gap > 0 else [(right, "$quiet")])]
+    return [*rows, join_contents([(left + " " * gap + right, "$quiet")] if gap > 0 else [(right, "$quiet")])]
 
 
 def bars(
@@ -213,7 +213,7 @@ def bars(
             (glyphs.between, "bold") if label == "allowed" else (glyphs.full, "$fails" if over else "$passes")
         )
         found.append(
-            joined([
+            join_contents([
                 (fit(label, labels, glyphs.ellipsis) + "  ", "$quiet"),
                 (fit(text, 12, glyphs.ellipsis), "bold" if over else ""),
                 (glyph * size, style),
@@ -240,7 +240,7 @@ def interval(k: int, n: int, low: float, high: float, width: int, glyphs: Glyphs
     if width >= len(left) + len(right) + 3:
         a, b = at[0], at[2] + 1
         rows.append(
-            joined(
+            join_contents(
                 [(left, "$quiet"), (line[:a], "$quiet"), (line[a:b], "$fails"), (line[b:], "$quiet"), (right, "$quiet")]
             )
         )

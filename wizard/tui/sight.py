@@ -13,7 +13,7 @@ from engines.store.content import Store
 from wizard.report.figures import log_error
 from wizard.report.prefix import Shared, leave_out, shared_by_nodes
 from wizard.report.vicinity import Vicinity, at_work, ids, suspected, vicinity
-from wizard.session.state import State, described
+from wizard.session.state import State, find_index
 
 
 class Sight(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ def _key(state: State) -> _Key:
     nodes = suspected(findings)
     return _Key(
         next((v.tables["tensors"] for v in reversed(state.route) if "tensors" in v.tables), ""),
-        described(state, findings.model),
+        find_index(state, findings.model),
         findings.suspects[0].name if findings.suspects else "",
         nodes,
         at_work(findings),

@@ -9,7 +9,7 @@ import numpy as np
 
 from engines.array import Array
 from engines.data import packed, polygraphy
-from engines.data.arrays import plain, write_npz
+from engines.data.arrays import widen_for_file, write_npz
 from engines.data.input_problem import InputProblem
 
 _DAMAGED = (ValueError, EOFError, KeyError, zipfile.BadZipFile, MemoryError, SyntaxError)
@@ -25,11 +25,11 @@ def write(path: Path, feeds: Mapping[str, Array], form: str) -> None:
     if form == "npz":
         write_npz(path, feeds)
     elif form == "json":
-        polygraphy.write_inputs(path, [{name: plain(value) for name, value in feeds.items()}])
+        polygraphy.write_inputs(path, [{name: widen_for_file(value) for name, value in feeds.items()}])
     else:
         path.mkdir()
         for name, value in feeds.items():
-            np.save(path / f"{quote(name, safe='')}.npy", plain(value), allow_pickle=False)
+            np.save(path / f"{quote(name, safe='')}.npy", widen_for_file(value), allow_pickle=False)
 
 
 def read(path: Path, form: str) -> dict[str, Array]:

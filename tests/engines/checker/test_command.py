@@ -414,12 +414,12 @@ def test_every_name_has_its_reason() -> None:
 def test_what_a_checker_missed_is_named() -> None:
     held = {"HF_TOKEN": "t", "HOME": "/h", "EDITOR": "vi", "n_words": "1", "plain": "1"}
     said = ["KeyError: 'HF_TOKEN'", "HOME is set; plain n_words; HF_TOKENS and THE_EDITOR are others"]
-    assert environment.missed(said, (), held) == ["HF_TOKEN", "n_words"]
-    assert environment.missed(said, (), held, ["HF_TOKEN"]) == ["n_words"]
-    assert environment.missed(["HF_TOKEN" + "." * (1 << 20)], (), held) == [], "of a flood the end is looked at"
+    assert environment.list_missed(said, (), held) == ["HF_TOKEN", "n_words"]
+    assert environment.list_missed(said, (), held, ["HF_TOKEN"]) == ["n_words"]
+    assert environment.list_missed(["HF_TOKEN" + "." * (1 << 20)], (), held) == [], "of a flood the end is looked at"
     asks = ["test $HF_TOKEN", "${n_words}x", "os.environ[ 'EDITOR']", 'environ.get("plain", 1)', 'getenv("HOME")']
-    assert environment.missed((), asks, held) == ["EDITOR", "HF_TOKEN", "n_words", "plain"]
-    assert environment.missed((), ["# HF_TOKEN and EDITOR are words here"], held) == []
+    assert environment.list_missed((), asks, held) == ["EDITOR", "HF_TOKEN", "n_words", "plain"]
+    assert environment.list_missed((), ["# HF_TOKEN and EDITOR are words here"], held) == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from engines.asking import Described, Note, StepContext
-from engines.consent import Consent, loaded
+from engines.consent import Consent, list_loaded
 from engines.data import held
 from engines.findings import Findings
 from engines.graph.index import GraphIndex
@@ -100,7 +100,7 @@ class Session:
         key = repr(msgspec.to_builtins(probe))
         if key not in self.known:
             # What a test names it has agreed to.
-            agreed = Consent(files={path: digest_file(path) for _, path in loaded(probe)})
+            agreed = Consent(files={path: digest_file(path) for _, path in list_loaded(probe)})
             with held.under(agreed):
                 m: Measurement = self._execute(probe, self.store, lambda _: None)
             self.known[key] = m

@@ -21,7 +21,7 @@ from engines.findings import Case, Culprit
 from engines.probe import Candidate
 from engines.spec import parse
 from wizard.bundle.case import write_case
-from wizard.bundle.check_script import Asked, engine_part, judged, script
+from wizard.bundle.check_script import Asked, engine_part, list_judging_values, script
 from wizard.report.portable import Traces
 
 ENDS = (
@@ -72,7 +72,7 @@ def test_check_py_compiles_and_holds_the_very_values(nodes, inputs, outputs, com
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id != "HERE":
             told[node.targets[0].id] = ast.literal_eval(node.value)
-    values = dict(judged(about, how, engine_part(how)[0]))
+    values = dict(list_judging_values(about, how, engine_part(how)[0]))
     assert {name: told[name] for name in values} == values
     assert text.isascii()
     statements = [type(node) for node in ast.parse(script(culprit("n", "i", "o"), asked(command and ["c"]))).body]

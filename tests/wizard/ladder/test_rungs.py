@@ -2,7 +2,7 @@
 
 from itertools import combinations, product
 
-from wizard.ladder.rungs import expect_rungs, next_rung, sentence, tell
+from wizard.ladder.rungs import expect_rungs, next_rung, sentence, tell_story
 
 N = 8
 WORDS = {"f": "fails", "p": "passes", "?": "cannot tell"}
@@ -19,7 +19,7 @@ def climb(history: str, found: int | None = None, begun: dict[int, str] | None =
 def test_what_is_said_was_tried_and_a_resumed_climb_ends_alike() -> None:
     for history in map("".join, product("fp?", repeat=6)):
         told = climb(history)
-        for turn in tell(told).turns:
+        for turn in tell_story(told).turns:
             assert {told[turn.before], told[turn.after]} == {"fails", "passes"}
             # Nobody between them was left untried.
             assert set(range(turn.before + 1, turn.after)) == set(turn.between)
@@ -32,7 +32,7 @@ def test_what_is_said_was_tried_and_a_resumed_climb_ends_alike() -> None:
 def test_one_turn_among_64_is_found_in_eight_looks() -> None:
     for turn, (before, after) in product(range(1, 64), ("pf", "fp")):
         told = climb(before * turn + after * (64 - turn))
-        (found,) = tell(told).turns
+        (found,) = tell_story(told).turns
         assert (found.before, found.after) == (turn - 1, turn)
         assert len(told) <= 8
 
@@ -54,9 +54,9 @@ def test_what_is_expected_is_within_two_of_what_comes_for_nearly_every_stretch_o
 def test_a_fault_that_came_and_went_is_found_from_either_end_or_where_it_was_found() -> None:
     told = climb("pppfffpp", found=4)
     assert list(told)[:3] == [7, 0, 4]
-    assert [(t.change, t.before, t.after) for t in tell(told).turns] == [("began", 2, 3), ("mended", 5, 6)]
+    assert [(t.change, t.before, t.after) for t in tell_story(told).turns] == [("began", 2, 3), ("mended", 5, 6)]
     assert len(climb("pppfpppp")) < N + 1
-    assert tell(climb("pppfpppp")).turns[0].after == 3
+    assert tell_story(climb("pppfpppp")).turns[0].after == 3
     names = [f"1.{minor}" for minor in range(N)]
     said = sentence(names, told)
     assert said.startswith("Last good 1.2, first bad 1.3; last bad 1.5, mended in 1.6: ")

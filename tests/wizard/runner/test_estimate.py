@@ -15,7 +15,7 @@ from onnx import TensorProto, external_data_helper, helper
 from engines.probe import Import, Inspect
 from engines.search.cost import LINE, Cost, Plan, Seen, Work
 from engines.steps.base import StepSpec
-from wizard.runner.estimate import Estimate, left, model_bytes, rest_of
+from wizard.runner.estimate import Estimate, estimate_rest, model_bytes, rest_of
 from wizard.runner.options import Options
 from wizard.session.events import NoteAdded, SessionClosed, StepStarted
 from wizard.session.journal import NAME, read
@@ -26,12 +26,12 @@ PLAN = Plan((Work("whole", 3, rows=1), Work("part", 20, rows=1)))
 
 @given(st.integers(0, 400), st.integers(-1, 50), st.floats(0, 1000))
 def test_something_is_left_while_a_probe_is_at_work(done: int, said: int, waiting: float) -> None:
-    probes, seconds = left(Estimate(PLAN), FOUND, done, said, waiting)
+    probes, seconds = estimate_rest(Estimate(PLAN), FOUND, done, said, waiting)
     assert probes >= 1
     assert seconds > 0 or waiting < 0.3  # rounded to a tenth
     if said > 0:
         assert probes == said
-    assert left(Estimate(), FOUND, done, said, waiting)[0] == (-1 if said < 0 else max(1, said))
+    assert estimate_rest(Estimate(), FOUND, done, said, waiting)[0] == (-1 if said < 0 else max(1, said))
 
 
 def test_a_search_that_outlived_its_plan_has_something_to_run() -> None:
@@ -44,14 +44,14 @@ def test_the_expectation_does_not_jump() -> None:
     """However many more probes than planned a step asks: what it will come to never grows by more than a quarter at once."""
     before = PLAN.probes
     for done in range(300):
-        total = done + left(Estimate(PLAN), FOUND, done, -1, 0.0)[0]
+        total = done + estimate_rest(Estimate(PLAN), FOUND, done, -1, 0.0)[0]
         assert before <= total <= 1.25 * before
         before = total
 
 
 def test_a_slow_probe_needs_longer_the_longer_it_takes() -> None:
     one = Estimate(Plan((Work("part", 1, rows=1),)))
-    seconds = [left(one, FOUND, 0, -1, waiting)[1] for waiting in (0.0, 0.2, 0.4, 5.0, 50.0)]
+    seconds = [estimate_rest(one, FOUND, 0, -1, waiting)[1] for waiting in (0.0, 0.2, 0.4, 5.0, 50.0)]
     assert seconds == [0.5, 0.3, 0.1, 1.0, 10.0]
 
 

@@ -16,7 +16,7 @@ from engines.probe import Candidate, Inspect, Measure, Measurement, SampleResult
 from engines.steps.base import Finish, StepContext, Steps, StepSpec
 from wizard.runner import decisive
 from wizard.runner.replay import Teller, real
-from wizard.runner.table import Outcome, Replay, Row, summed
+from wizard.runner.table import Outcome, Replay, Row, sum_up
 from wizard.session import folder as folders
 
 CASE = Case(candidate=Candidate(nodes="3-4"), sample="real:0", verified="7/8", good=Candidate(nodes="3"))
@@ -172,9 +172,9 @@ def test_a_line_that_was_hardly_looked_at_does_not_hide_that_the_rest_is_fixed()
         )
 
     fixed, weak = row("fixed", recorded=8), row("cannot tell")
-    assert Replay((weak, fixed), summed((weak, fixed))).exit_code("fixed") == 0
-    assert summed((weak, fixed)) == "fixed"
+    assert Replay((weak, fixed), sum_up((weak, fixed))).exit_code("fixed") == 0
+    assert sum_up((weak, fixed)) == "fixed"
     for rows in ((weak,), (row("cannot tell", failures=1), fixed), (row("cannot tell", recorded=0), fixed)):
-        assert summed(rows) == "cannot tell"
+        assert sum_up(rows) == "cannot tell"
         assert Replay(rows, "cannot tell").exit_code("fixed") == 6
     assert Replay((weak, fixed), "fixed").exit_code("same") == 5

@@ -15,7 +15,7 @@ from wizard.tui import narrative
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Board
 from wizard.tui.client import Watcher, bundle
-from wizard.tui.ending import handed, list_todo, remedy
+from wizard.tui.ending import list_handed, list_todo, remedy
 from wizard.tui.glyphs import UNICODE
 from wizard.tui.sight import Sight
 from wizard.tui.widgets.evidence import drop_said, facts
@@ -132,7 +132,7 @@ def test_the_first_case_is_listed_before_further_ones(tmp_path: Path) -> None:
         (tmp_path / "case" / name).write_text("")
     files = bundle(tmp_path)
     assert len(files) == 100
-    names = dict(handed(files))
+    names = dict(list_handed(files))
     assert {"check.py", "model.onnx", "report.html", "culprit-2/"} <= set(names)
     assert "more such folders beside it" in names["culprit-2/"]
 

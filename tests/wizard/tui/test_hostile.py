@@ -23,7 +23,7 @@ from wizard.session.state import State, Visit
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Hunt, Row
 from wizard.tui.glyphs import ASCII, UNICODE
-from wizard.tui.literal import clean, elide, fit, joined, literal
+from wizard.tui.literal import clean, elide, fit, join_contents, literal
 from wizard.tui.palette import Command, Palette
 from wizard.tui.scene import Scene, Slot, Work
 from wizard.tui.screens.overlays import (
@@ -107,7 +107,7 @@ def test_elide_and_fit_keep_to_their_width(text: str, width: int) -> None:
 def test_literal_content_says_what_it_was_given(texts: Sequence[str]) -> None:
     for text in texts:
         assert literal(text, "bold").plain == clean(text)
-    assert joined([(text, "bold") for text in texts]).plain == "".join(map(clean, texts))
+    assert join_contents([(text, "bold") for text in texts]).plain == "".join(map(clean, texts))
 
 
 def widgets(name: str) -> list[Lines | Panel | Troubles]:

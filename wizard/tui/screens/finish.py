@@ -12,7 +12,7 @@ from wizard.report.hand_on import Deed
 from wizard.report.stage import stage
 from wizard.session.following import offer
 from wizard.tui import keys
-from wizard.tui.ending import effect, found, handed, list_todo, report, shorten_path
+from wizard.tui.ending import effect, list_handed, list_todo, report, say_found, shorten_path
 from wizard.tui.scene import Scene
 from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
 from wizard.tui.widgets.evidence import Evidence, Seen
@@ -70,7 +70,7 @@ class FinishScreen(SessionScreen):
         verdict = end.verdict if end else ""
         self.query_one("#verdict-panel", Panel).name_it(end.title if end else state.end, verdict.replace("-", " "))
         said = report(scene)
-        self.query_one("#result", Text).show("\n\n".join(found(said)), "bold")
+        self.query_one("#result", Text).show("\n\n".join(say_found(said)), "bold")
         self.query_one("#effect", Text).show(scene.short(effect(said)))
         self.query_one("#end-explain", Text).show(end.explain if end else "")
         self.query_one("#todo", Todos).tell(
@@ -86,7 +86,7 @@ class FinishScreen(SessionScreen):
         self.query_one("#where-panel").display = bool(state.findings.culprits and scene.sight.places)
         self.query_one("#journey", Journey).tell((scene.flow, state.route))
         self.query_one("#files", Files).tell(
-            (shorten_path(scene.folder / "case"), handed(scene.files, can_check(scene.problem)))
+            (shorten_path(scene.folder / "case"), list_handed(scene.files, can_check(scene.problem)))
         )
         self.query_one("#files-panel").display = bool(said.culprits)
 

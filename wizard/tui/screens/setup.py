@@ -153,7 +153,7 @@ class SetupScreen(Hosted):
         yield Text(field.label, classes="field-label")
         yield Text(field.hint, classes="quiet field-hint")
         yield Input(
-            checks.shown(self._base, field.name) if self._base else "",
+            checks.show_field(self._base, field.name) if self._base else "",
             placeholder=field.placeholder,
             id=field.name,
             compact=True,
@@ -165,7 +165,7 @@ class SetupScreen(Hosted):
     def on_mount(self) -> None:
         """Start at the model; where one was given, check everything and offer Start."""
         self.run_worker(choices.flows, thread=True, group="flows", exit_on_error=False)  # so that F2 answers at once
-        given = self._base is not None and any(checks.shown(self._base, field.name) for field in ADVANCED)
+        given = self._base is not None and any(checks.show_field(self._base, field.name) for field in ADVANCED)
         self.query_one("#advanced").display = given
         self.query_one("#more").display = not given
         if self._base is None or not self._base.model:

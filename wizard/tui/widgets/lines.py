@@ -13,7 +13,7 @@ from textual.visual import Visual
 from textual.widget import Widget
 
 from wizard.tui.glyphs import ASCII, UNICODE, Glyphs, in_ascii
-from wizard.tui.literal import clean, joined, literal
+from wizard.tui.literal import clean, join_contents, literal
 
 ToldT = TypeVar("ToldT")
 TERM = re.compile(r"‹[^›\n]{1,60}›")  # a word that ``t`` explains
@@ -195,4 +195,4 @@ def pairs(rows: Sequence[tuple[str, str]], width: int, *, style: str = "", most:
 
 def row(parts: Sequence[tuple[str, str]]) -> Content:
     """One line of styled pieces, each literal."""
-    return joined(parts)
+    return join_contents(parts)

@@ -16,7 +16,7 @@ from wizard.tui.board import Hunt, Row
 from wizard.tui.literal import clean, fit
 from wizard.tui.scene import Work
 from wizard.tui.widgets.lines import Lines, row, wrap
-from wizard.words import count, duration, left, say_over_plan
+from wizard.words import count, duration, say_over_plan, say_time_left
 
 STYLES = {"passes": "$passes", "fails": "$fails", "unresolved": "$unsure", "running": "", "done": "$quiet"}
 
@@ -40,7 +40,7 @@ class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
             rows += wrap(over, width)
         elif work.expected > 0:
             total = max(work.expected, done)
-            tail = f"{done} of about {total} probes, {'paused' if work.paused else left(work.eta)}"
+            tail = f"{done} of about {total} probes, {'paused' if work.paused else say_time_left(work.eta)}"
             beside = width >= 60
             room = max(4, min(40, width - cell_len(tail) - 2)) if beside else width
             full = room * done // max(1, total)
