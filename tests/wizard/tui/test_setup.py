@@ -235,4 +235,4 @@ async def test_what_is_rarely_needed_is_behind_a_fold(session: FakeSession, make
 
 def test_shapes_stand_in_the_form_as_they_are_typed() -> None:
     shaped = Problem(model="m.onnx", input_shapes={"x": (1, 2), "a b": (3,)})
-    assert checks.shown(shaped, "input_shapes") == "x:[1,2] 'a b:[3]'"
+    assert checks.show_field(shaped, "input_shapes") == "x:[1,2] 'a b:[3]'"
