@@ -98,7 +98,10 @@ def _remember(file: BinaryIO, path: Path, made: Condensed) -> None:
 
 
 def _read(file: BinaryIO, path: Path) -> Condensed | None:
-    data = regular.read_own(cache_file(path.absolute(), "journal", "bin"), _LARGEST, links=False)
+    try:
+        data = regular.read_own(cache_file(path.absolute(), "journal", "bin"), _LARGEST, links=False)
+    except OSError:
+        return None
     body = memoryview(data)[32:]
     if hashlib.sha256(body).digest() != data[:32]:
         return None
@@ -128,8 +131,12 @@ def forget(path: Path) -> None:
 
 
 def cache_file(of: Path, kind: str, ending: str) -> Path:
-    """Where what is kept of a file or folder lies: ``$XDG_CACHE_HOME/narrowdown/KIND-DIGEST.ENDING``."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    """Where what is kept of a file or folder lies: ``$XDG_CACHE_HOME/narrowdown/KIND-DIGEST.ENDING``. Raises ``OSError`` for a
+    user without a home."""
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    except RuntimeError as error:
+        raise FileNotFoundError(str(error)) from None
     name = hashlib.sha256(os.fsencode(of)).hexdigest()[:16]
     return Path(base).absolute() / "narrowdown" / f"{kind}-{name}.{ending}"
 

@@ -352,6 +352,21 @@ def test_killed_while_it_is_written_it_is_whole_or_not_there(place: Path, monkey
         assert told(place) == without
 
 
+def test_a_user_without_a_home_has_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under a number alone."""
+    forget(place)
+    place.write_bytes(lines(EVENTS))
+    without = told(place)
+    another_process()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda _: {}[0])
+    with pytest.raises(RuntimeError):
+        Path.home()
+    assert told(place) == without
+    condensed.forget(place)
+
+
 def test_it_goes_with_its_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "sessions"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
