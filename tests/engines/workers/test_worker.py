@@ -146,7 +146,9 @@ def test_an_engine_that_eats_memory_is_stopped_before_the_machine_is(opened: Any
     async def work(pool: Pool) -> Measurement:
         return await pool.run(measure(session, "fake:fault=memory,mib=16384"))
 
-    assert use(session.root, work, memory=1 << 30).status == "out-of-memory"
+    answer = use(session.root, work, memory=1 << 29)
+    assert answer.status == "out-of-memory"
+    assert "of memory and was stopped" in answer.message, "not by itself, where there is no more to be had"
 
 
 @pytest.mark.parametrize(
