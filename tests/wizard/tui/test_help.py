@@ -107,9 +107,11 @@ async def test_every_pane_is_explained_and_no_other(session: FakeSession, make_a
 async def test_the_list_says_how_to_come_back(session: FakeSession, make_app: Make) -> None:
     s.asking(session)
     long = "logits is wrong by 111 % (up to 1 % is normal for FP16). Worst sample: 11, and this sentence has no end"
-    mine = Summary("k7f3", session.folder, "m.onnx", node="layerwise", verdict=long, holder="process 7 on here")
+    mine = Summary(
+        "k7f3", session.folder, "m.onnx", node="layerwise", verdict=long, holder="process 7 on here", age=60.0
+    )
     other = Summary("other", session.folder.parent / "other", "m.onnx", holder="process 8 on there")
-    app = make_app(entries=[mine, other])
+    app = make_app(entries=[other, mine])
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
         await pilot.press("b")
@@ -119,3 +121,4 @@ async def test_the_list_says_how_to_come_back(session: FakeSession, make_app: Ma
         assert "open in another window" in text
         assert "process 7" not in text
         assert "…  open here" in text, "what is cut says so"
+        assert app.screen.chosen.id == "k7f3", "Enter does lead there, though another one is younger"

@@ -115,6 +115,7 @@ class SessionsScreen(Hosted):
         self._wanted = ""
         self._order = 0
         self._fresh = True  # the next list may be in another order
+        self._left: Path | None = None  # the session that one came from: the next list has the cursor there
         self._shown: list[Content] = []
         self._looked = False
         self._looking = False
@@ -145,6 +146,7 @@ class SessionsScreen(Hosted):
             self.query_one("#hint", Text).show(
                 self.host.fill_in_keys(f"{{open}} goes back to {scene.id}, which stays as it is. {NEW}")
             )
+            self._left = scene.folder
         self._fresh = True
         self.look()
 
@@ -192,7 +194,9 @@ class SessionsScreen(Hosted):
         shown = f"those with '{self._wanted}'" if self._wanted else ""
         panel.name_it("Your sessions", ", ".join(filter(None, (shown, SORTED[ORDERS[self._order]]))))
         same = self._looked and [e.path for e in entries] == [e.path for e in self._entries]
-        at = self.chosen.path if self.chosen else None
+        at = self._left or (self.chosen.path if self.chosen else None)
+        same = same and self._left is None
+        self._left = None
         self._entries, self._looked = entries, True
         if same:
             self.on_resize()
