@@ -660,7 +660,7 @@ SPEC = StepSpec(
     ),
     sets=("suspects", "spread", "hidden", "case"),
     labels={
-        "observer": "with every tensor watched",
+        "observer": "when we look at every layer",
         "tensors": "tensors compared",
         "bad": "tensors over tolerance",
         "skipped": "could not be watched",

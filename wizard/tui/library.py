@@ -17,6 +17,7 @@ from wizard.flow.load import FlowProblem
 from wizard.flow.load import load as load_flow
 from wizard.machine_room import MachineProblem
 from wizard.problem import Problem
+from wizard.runner import progress
 from wizard.runner.client import Client
 from wizard.runner.options import Options
 from wizard.session import folder as folders
@@ -54,6 +55,10 @@ class Sessions:
     def entries(self) -> Sequence[Summary]:
         """The sessions of this user, the latest first."""
         return self._listing.sessions()
+
+    def paused(self, folder: Path) -> bool:
+        """Whether the runner at work on this session was told to wait."""
+        return (progress.read(folder) or {}).get("paused") is True
 
     @_refusing()
     def create(self, problem: Problem) -> Path:

@@ -183,6 +183,7 @@ class FakeLibrary:
 
     def __init__(self, session: FakeSession, entries: Sequence[Summary] = ()) -> None:
         self.session, self.listed = session, entries
+        self.waiting: set[Path] = set()
         self.created: list[Problem] = []
         self.edited: list[tuple[Path, Problem]] = []
         self.exported: list[str] = []
@@ -194,6 +195,9 @@ class FakeLibrary:
 
     def entries(self) -> Sequence[Summary]:
         return self.listed
+
+    def paused(self, folder: Path) -> bool:
+        return folder in self.waiting
 
     def create(self, problem: Problem) -> Path:
         self.created.append(problem)

@@ -3,10 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+import pytest
 from textual.widgets import Input, OptionList
 
+from wizard.runner import progress
 from wizard.session.folder import Summary
 from wizard.tui.app import Narrowdown
+from wizard.tui.library import Sessions
 from wizard.tui.screens.overlays import Choose, Fields
 from wizard.tui.screens.sessions import SessionsScreen, arranged, kept, shared_names, telling_name
 from wizard.tui.widgets.lines import Text
@@ -84,3 +88,21 @@ async def test_sessions_are_filtered_renamed_and_deleted_by_keys(session: FakeSe
         await pilot.press("o")
         await settle(pilot, lambda: [e.id for e in screen._entries] == ["bbbbb", "aaaaa"])
         assert screen.query_one(OptionList).option_count == 2
+
+
+async def test_a_session_that_was_told_to_wait_is_listed_as_paused(session: FakeSession, make_app: Make) -> None:
+    app = make_app(folder=None)
+    app.library.listed = [msgspec.structs.replace(each, holder="process 7") for each in LISTED[:2]]
+    app.library.waiting = {LISTED[0].path}
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None)
+        text = golden.text_of(app)
+        assert text.count("paused, open in another window") == 1
+        assert text.count("open in another window") == 2
+
+
+@pytest.mark.parametrize(("written", "paused"), [(None, False), (False, False), (True, True)])
+def test_the_runner_says_that_it_waits(tmp_path: Path, written: bool | None, paused: bool) -> None:
+    if written is not None:
+        progress.write(tmp_path, progress.Snapshot(paused=written))
+    assert Sessions().paused(tmp_path) is paused

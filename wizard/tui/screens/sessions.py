@@ -115,6 +115,7 @@ class SessionsScreen(Hosted):
         self._wanted = ""
         self._order = 0
         self._fresh = True  # the next list may be in another order
+        self._paused: frozenset[Path] = frozenset()  # those at work that were told to wait
         self._left: Path | None = None  # the session that one came from: the next list has the cursor there
         self._shown: list[Content] = []
         self._looked = False
@@ -169,6 +170,7 @@ class SessionsScreen(Hosted):
         began = time.thread_time()
         try:
             entries, problem = tuple(self.host.library.entries()), ""
+            self._paused = frozenset(e.path for e in entries if e.holder and self.host.library.paused(e.path))
             choices.titles()
         except OSError as error:
             entries, problem = (), f"The sessions folder cannot be read: {error.strerror or error}."
@@ -236,6 +238,8 @@ class SessionsScreen(Hosted):
             reached, style = f"{at}  {entry.verdict}".rstrip(), ""
         state = "unreadable" if entry.problem else "ended" if entry.end else "paused"
         held = state if not entry.holder else "open here" if self.host.opened(entry.path) else "open in another window"
+        if entry.path in self._paused:
+            held = f"paused, {held}"
         age, held = f"  {ago(entry.age)}", f"  {held}"
         first = fit(elide(f"{entry.id}  {model}  {entry.engine}", width - len(age), mark), width - len(age), mark)
         room = max(8, width - len(held) - 2)
