@@ -99,6 +99,12 @@ async def test_a_session_that_was_told_to_wait_is_listed_as_paused(session: Fake
         text = golden.text_of(app)
         assert text.count("paused, open in another window") == 1
         assert text.count("open in another window") == 2
+        said = "aaaaa is open in another window; leave it there first."
+        for key in ("r", "D"):
+            app.clear_notifications()
+            await pilot.press(key)
+            await settle(pilot, lambda: [n.message for n in app._notifications] == [said])
+            assert isinstance(app.screen, SessionsScreen), "nothing is asked that would be refused"
 
 
 @pytest.mark.parametrize(("written", "paused"), [(None, False), (False, False), (True, True)])

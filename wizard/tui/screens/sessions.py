@@ -292,7 +292,7 @@ class SessionsScreen(Hosted):
     def action_call(self) -> None:
         """Another name."""
         entry = self.chosen
-        if entry is None:
+        if entry is None or self._is_at_work(entry):
             return
 
         def done(values: Mapping[str, str] | None) -> None:
@@ -305,8 +305,15 @@ class SessionsScreen(Hosted):
 
     def action_remove(self) -> None:
         """Delete one, after a look at what it weighs."""
-        if self.chosen:
+        if self.chosen and not self._is_at_work(self.chosen):
             self._ask_to_remove((self.chosen,))
+
+    def _is_at_work(self, entry: Summary) -> bool:
+        """Whether somebody works on it, which is said: it is neither renamed nor deleted then."""
+        if entry.holder:
+            where = "here" if self.host.opened(entry.path) else "in another window"
+            self.host.say(f"{entry.path.name} is open {where}; leave it there first.", warning=True)
+        return bool(entry.holder)
 
     def action_prune(self) -> None:
         """Delete the old ones."""
