@@ -56,6 +56,16 @@ def python(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.parametrize("page", ["add-a-metric.md", "add-a-cause.md"])
+def test_what_a_page_adds_fits_the_code_of_today(copy: Path, page: str) -> None:
+    """Its places are there, and no name that it uses is gone: both are noticed at once, and not by the slow tests alone."""
+    assert perform(page, copy) > 3
+    undefined = python(
+        copy, "-m", "ruff", "check", "--isolated", "--no-cache", "--select", "F821", "engines", "tests/engines"
+    )
+    assert undefined.returncode == 0, undefined.stdout
+
+
 @pytest.mark.slow
 def test_a_metric_is_added_as_its_page_says(copy: Path) -> None:
     (shown,) = of("metric")
