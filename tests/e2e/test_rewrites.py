@@ -43,7 +43,7 @@ def test_the_page_does_what_it_says(
     onnx.save(construct(MADE["ort-pad-maxpool-fusion"]), tmp_path / "model.onnx")
     monkeypatch.chdir(tmp_path)
     shown = of("rewrite")
-    assert len(shown) == 3
+    assert len(shown) == 4
     cured = step(capsys, 0, *(w for w in shown[0].words[3:] if w != "--json"), "--val-range", "x:[-2,-1]")
     cures = {row["rewrite"] for row in cured["rewrites"] if row["verdict"] == "cures"}
     assert (cured["verdict"], cured["rewrite"] in cures) == ("cures", True)  # the fastest: milliseconds say which
@@ -53,6 +53,12 @@ def test_the_page_does_what_it_says(
     assert len(written.graph.output) == 1 + (cured["rewrite"] == BARRIER)
     passes = step(capsys, 10, *(w for w in shown[1].words[3:] if w != "--json"), "--val-range", "x:[-2,-1]")
     assert passes["verdict"] == "passes"
+    for name in ("shapes_cnn.onnx", "shapes_cnn_in.npz"):
+        shutil.copy(MODELS / name, tmp_path / name)
+    timed = step(capsys, 0, *shown[3].words[3:])
+    rows = {row["rewrite"]: row for row in timed["rewrites"] if row["verdict"] == "cures"}
+    assert set(rows) == set(APART), "the page tells what a run with each of them takes"
+    assert all(row["seconds"] > 0 and row["before"] > 0 for row in rows.values())
 
 
 @pytest.mark.slow
