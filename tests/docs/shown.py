@@ -97,6 +97,7 @@ RULES = (
     ("docs/known.md", "python tests/field/", "parsed: the network, for other people's wheels"),
     ("docs/write-a-step.md", "", "a step"),
     ("docs/write-an-engine.md", "", "an engine"),
+    ("docs/own-runtime.md", "step layerwise", "parsed: the name of a command, in a row of what IREE did, which is not installed"),
     ("docs/own-runtime.md", "", "a runtime"),
     ("docs/converted.md", "", "converted"),
     ("docs/tensorrt.md", "narrowdown engines", "surveys"),

@@ -325,7 +325,7 @@ def test_a_checker_that_asks_for_the_model_s_own_outputs_passes_the_reference_s(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--metric", "sqnr_db"], "dB (sqnr_db), 2"),
+        (["--metric", "sqnr_db"], "dB (sqnr_db): 2"),
         (["--atol", "1e-2", "--rtol", "1e-2"], "times what atol and rtol allow"),
     ],
 )
