@@ -124,6 +124,7 @@ _ASKED: dict[str, Callable[[Sessions, Path, Path], object]] = {
     "edit": lambda library, place, work: library.edit(place, msgspec.structs.replace(library.problem(place), seed=9)),
     "after": lambda library, place, work: library.after(place),
     "weight": lambda library, place, work: library.weight(place),
+    "paused": lambda library, place, work: library.paused(place),
     "rename": lambda library, place, work: library.rename(place, f"{place.name}-2").rename(place),
 }
 # Of what the user types, or of ours; what deletes the session, or remembers for how long it may search, runs nothing of it.
