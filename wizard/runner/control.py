@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, assert_never
 
+from engines.steps.base import StepSpec
 from wizard.exits import NEEDS_PERSON
 from wizard.flow.model import Flow
 from wizard.runner import requests
@@ -18,8 +19,8 @@ from wizard.runner.options import Options
 from wizard.runner.requests import AnyRequest
 from wizard.runner.server import Client, Reply
 from wizard.runner.settings import fault
-from wizard.session.decide import Ask
-from wizard.session.events import Exported, NoteAdded, QuestionAnswered, QuestionAsked
+from wizard.session.decide import Ask, RunStep
+from wizard.session.events import Exported, NoteAdded, QuestionAnswered, QuestionAsked, StepStarted
 from wizard.session.state import State
 
 IDLE = 60.0  # seconds that a question waits with nobody connected before the runner ends; a resume asks it again
@@ -251,6 +252,20 @@ class Control:
                 with contextlib.suppress(asyncio.CancelledError, Stopped):
                     await task
             self.urgent.clear()
+
+
+def start_step(decision: RunStep, spec: StepSpec[Any], engine: str, reference: str, state: State) -> StepStarted:
+    """The event that a step begins, as far as it follows from the decision."""
+    return StepStarted(
+        run=state.runs + 1,
+        node=decision.node,
+        visit=decision.visit,
+        step=spec.name,
+        step_version=spec.version,
+        params=decision.params,
+        engine=engine,
+        reference=reference,
+    )
 
 
 def ask_question(ask: Ask) -> QuestionAsked:

@@ -25,7 +25,7 @@ from engines.spec import name_of_engine
 from engines.steps.base import Finish, StepSpec
 from wizard.flow.model import Flow
 from wizard.runner.ahead import Answering, is_asked_ahead
-from wizard.runner.control import answer_question, ask_question
+from wizard.runner.control import answer_question, ask_question, start_step
 from wizard.runner.drive import Fingerprints, answer_for_step, end_tasks, missing_artifacts, specs
 from wizard.runner.ledger import Ledger
 from wizard.session.decide import Ask, RunStep, decide
@@ -183,20 +183,6 @@ def _may_run_ahead(probe: AnyProbe, engines: tuple[str, str]) -> bool:
         return not (probe.exclusive or probe.postprocess)
     settles = isinstance(probe, Measure) and bool(probe.candidate.edits or probe.save)
     return is_asked_ahead(probe) and not settles
-
-
-def start_step(decision: RunStep, spec: StepSpec[Any], engine: str, reference: str, state: State) -> StepStarted:
-    """The event that a step begins, as far as it follows from the decision."""
-    return StepStarted(
-        run=state.runs + 1,
-        node=decision.node,
-        visit=decision.visit,
-        step=spec.name,
-        step_version=spec.version,
-        params=decision.params,
-        engine=engine,
-        reference=reference,
-    )
 
 
 def _finish_step(started: StepStarted, finish: Finish[Any]) -> StepFinished:

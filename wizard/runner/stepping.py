@@ -20,14 +20,14 @@ from wizard.problem import Problem
 from wizard.runner import remarks
 from wizard.runner.ahead import Ahead
 from wizard.runner.context import specs_of, step_context
-from wizard.runner.control import Control
+from wizard.runner.control import Control, start_step
 from wizard.runner.drive import Drive, Fingerprints, Stopped, end_tasks, log_of, measure_probe
 from wizard.runner.ending import SINGLE, Closing
 from wizard.runner.estimate import estimate
 from wizard.runner.housekeeping import Housekeeping
 from wizard.runner.ledger import Ledger
 from wizard.runner.limits import build_limit, probe_limit
-from wizard.runner.scout import Opened, Scout, start_step
+from wizard.runner.scout import Opened, Scout
 from wizard.runner.settling import SETTLED, count_tried, with_budget
 from wizard.runner.sharing import count_jobs, tell_of_sharing
 from wizard.runner.snapshot import Work
@@ -98,19 +98,18 @@ class Stepping:
         if missing is None:
             return
         if not missing:
-            if not (
-                self._ahead.is_at_work(place) or self._scout.is_at_work()
-            ):  # nothing is cleared away beside a probe
+            # Nothing is cleared away beside a probe.
+            if not (self._ahead.is_at_work(place) or self._scout.is_at_work()):
                 await self._house.tidy(decision.node)
             await self._foresee(decision, spec)
             if control.offers and control.policy == "person" and not settled:
                 if spec.lacking(ctx := self._context(decision, spec)) is None:
                     self._ahead.begin(place, spec, ctx)
                 if not await self._offer():
-                    await self.forget_answer()
+                    await self.drop_ahead()
                     return
         if self._house.is_short(work.estimate):  # what goes to make room may be what a probe at work reads
-            await self.forget_answer()
+            await self.drop_ahead()
         await self._house.make_room(decision, work.estimate)
         started = self._start(decision, spec)
         if missing:
@@ -136,8 +135,8 @@ class Stepping:
         if (opened := self._open_step(decision, after)) is not None:
             self._ahead.begin((decision.node, decision.visit), *opened)
 
-    async def forget_answer(self) -> None:
-        """Nobody goes where it was asked ahead."""
+    async def drop_ahead(self) -> None:
+        """End what is asked ahead: nobody goes there, or there is no room for it."""
         await self._ahead.drop()
         await self._scout.drop()
 

@@ -123,7 +123,7 @@ class Walk:
             self._ledger.emit(SessionClosed(end=end, exit_code=code, reason=reason[:2000]))
         finally:
             ticking.cancel()
-            await self._stepping.forget_answer()
+            await self._stepping.drop_ahead()
             await self._pool.stop(hard=control.stopping == "hard")
         if control.stopping and not end:  # most of what a session weighs; who takes it up again makes it again
             await self._house.drop_made()
@@ -253,13 +253,13 @@ class Walk:
             if control.stopping:
                 raise Stopped
             if control.rewind is not None:
-                await self._stepping.forget_answer()
+                await self._stepping.drop_ahead()
                 return None
             if control.policy != "person":
                 return self._answer_without_a_person(ask)
             await control.wake()
         if control.answer.answer != ask.recommended or control.answer.settings:
-            await self._stepping.forget_answer()
+            await self._stepping.drop_ahead()
         return control.answer
 
     def _foresee_answer(self, ask: Ask) -> None:

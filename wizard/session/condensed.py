@@ -45,9 +45,8 @@ class Condensed(msgspec.Struct, frozen=True, array_like=True):
     parts: list[tuple[Place | None, Probes | None]]
 
 
-_latest: dict[
-    tuple[Path, int, int], Condensed
-] = {}  # the one that this process has made or read last, by file and inode
+# The one that this process has made or read last, by path, device and inode.
+_latest: dict[tuple[Path, int, int], Condensed] = {}
 
 
 def find(file: BinaryIO, path: Path) -> Condensed | None:
