@@ -55,6 +55,11 @@ def decibels(value: float | None) -> str:
     return "exact" if value >= SILENT_DB else f"{round(value, 1) + 0.0:.1f} dB"
 
 
+def window(holder: str) -> str:
+    """Who else controls a session, as people know it: a window, with the command in it where its name tells one."""
+    return "another window" if not holder or holder.startswith("process ") else f"another window ({holder})"
+
+
 def duration(seconds: float) -> str:
     """``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 05 min``, ``7 days``, ``2 days 5 h``."""
     if seconds < 10:

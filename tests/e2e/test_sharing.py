@@ -49,10 +49,10 @@ def test_the_second_only_watches_and_says_how_to_take_over(narrowdown, surroundi
         for process in (first, *others.values()):
             process.kill()
     for words in first_words.values():
-        assert "'narrowdown run' holds this session, so this one only watches" in words
+        assert "the session is open in another window (narrowdown run), so this one only looks on" in words
     for _, err in said.values():
         assert "Traceback" not in err
-        assert "only watches" not in err, "said once"
+        assert "only looks on" not in err, "said once"
         assert f"'narrowdown resume {session}' takes over" in err.splitlines()[-1], err
     lines = [json.loads(line) for line in said["json"][0].splitlines()]
     assert any(line.get("watching") for line in lines)

@@ -50,7 +50,7 @@ def test_one_that_is_worked_on_is_never_lost(home: Path, capsys: pytest.CaptureF
         assert runner.stdout.readline() == b"held\n"
         before = sorted(held.rglob("*"))
         assert main(["sessions", "rm", free.name, held.name, "--yes"]) == 4
-        assert "is being worked on by process" in capsys.readouterr().err
+        assert "is open in another window; stop it there first" in capsys.readouterr().err
         assert free.exists(), "all or none"
         assert main(["sessions", "rename", held.name, "other"]) == 4
         with pytest.raises(lock.Held):  # what was free when it was asked may be held a moment later

@@ -16,7 +16,7 @@ from wizard.runner import requests
 from wizard.runner.client import Client
 from wizard.runner.onlooker import Onlooker
 from wizard.session.events import AnyEvent, QuestionAnswered, QuestionAsked, Rewound, SessionClosed, SessionOpened
-from wizard.words import visible
+from wizard.words import visible, window
 
 INTERVAL = 0.1  # seconds between two looks
 PATIENCE = 2.0  # seconds that a runner which is gone may take to have its last words read
@@ -203,7 +203,7 @@ class Follower:
             )
             return
         self._say(
-            f"narrowdown: '{visible(self._client.holder or 'another program')}' holds this session, so this one only watches; "
+            f"narrowdown: the session is open in {visible(window(self._client.holder))}, so this one only looks on; "
             f"once that has ended, 'narrowdown resume {self._name}' takes over."
         )
 

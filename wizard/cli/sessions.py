@@ -51,7 +51,7 @@ def sessions(arguments: argparse.Namespace) -> int:
         return FOUND
     for s in found:
         state = s.problem or s.verdict or (f"at {s.node}" if s.node else "begun")
-        held = f"  held by {s.holder}" if s.holder else ""
+        held = "  open in another window" if s.holder else ""
         name = elide(visible(Path(s.model).name), 32)
         print(
             f"{s.id:8} {name:32} {elide(visible(s.engine), 32):32} {duration(s.age)} ago  {visible(elide(state, 100))}{held}"

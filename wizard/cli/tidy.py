@@ -17,8 +17,8 @@ def rm(arguments: argparse.Namespace) -> int:
     """Remove the named sessions, all or none: each must be there, and at rest, before the first one goes."""
     places = list(dict.fromkeys(folders.find(name) for name in arguments.sessions))
     for place in places:
-        if holder := lock.holder(place):
-            raise Missing(f"{_called(place)} is being worked on by {holder}; stop it first. Nothing was removed.")
+        if lock.holder(place):
+            raise Missing(f"{_called(place)} is open in another window; stop it there first. Nothing was removed.")
     return _remove([folders.summary(place) for place in places], yes=arguments.yes)
 
 
@@ -31,7 +31,7 @@ def prune(arguments: argparse.Namespace) -> int:
             continue
         (kept if found.holder or found.problem else old).append(found)
     for found in kept:
-        why = f"is being worked on by {found.holder}" if found.holder else "cannot be read ('sessions rm' removes it)"
+        why = "is open in another window" if found.holder else "cannot be read ('sessions rm' removes it)"
         terminal.say(f"{visible(found.id)} {why}, so it stays.")
     if not old:
         print(f"No session in {folders.home()} is older than {duration(arguments.older_than)}; nothing was removed.")

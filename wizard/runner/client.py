@@ -73,9 +73,9 @@ class Client:
         if not brief and (client.folder / NAME).exists():  # who names an event has read the journal
             verify(client.folder / NAME)
         if (held := lock.holder(client.folder)) is not None:
-            from wizard.session.problems import Held
+            from wizard.session.problems import OPEN_ELSEWHERE, Held
 
-            raise Held(f"The session is being worked on by {held}; watch it, or stop it first.", held)
+            raise Held(OPEN_ELSEWHERE, held)
         client._spawn(options or Options())
         return client
 

@@ -22,6 +22,7 @@ from wizard.runner.settings import fault
 from wizard.session.decide import Ask, RunStep
 from wizard.session.events import Exported, NoteAdded, QuestionAnswered, QuestionAsked, StepStarted
 from wizard.session.state import State
+from wizard.words import window
 
 IDLE = 60.0  # seconds that a question waits with nobody connected before the runner ends; a resume asks it again
 GRACE = 1.0  # seconds that a controller may be away
@@ -70,7 +71,7 @@ class Control:
         except ValueError as error:
             return _no(str(error))
         if client is not None and client.role != "controller" and not isinstance(request, requests.FOR_ALL):
-            held = f"'{self.controller}' steers it" if self.controller else "say hello as its controller first"
+            held = f"{window(self.controller)} steers it" if self.controller else "say hello as its controller first"
             return _no(f"Nothing was changed: this one only looks on; {held}.")
         reply = await self._carry_out(request)
         self.changed.set()

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from engines.store import decoding, regular
-from wizard.session.problems import Held, SessionProblem
+from wizard.session.problems import OPEN_ELSEWHERE, Held, SessionProblem
 
 NAME = "lock"
 _NOTE = 64 << 10  # bytes of the note, at most
@@ -47,9 +47,7 @@ class Lock:
             if time.monotonic() >= end:
                 os.close(fd)
                 who = _read(folder)
-                raise Held(
-                    f"The session is being worked on by {who or 'another process'}; watch it, or stop it first.", who
-                )
+                raise Held(OPEN_ELSEWHERE, who)
             time.sleep(0.02)
         note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), socket_path, time.time()))
         os.ftruncate(fd, 0)

@@ -86,6 +86,9 @@ class OtherProblem(SessionProblem):
     code = 2
 
 
+OPEN_ELSEWHERE = "The session is open in another window; watch it, or stop it there first."
+
+
 class Held(SessionProblem):
     """Another runner works on the session. ``holder`` says which."""
 

@@ -58,6 +58,7 @@ OURS = (
 )
 IDLE = 5.0  # seconds without a key after which nobody types
 TWICE = 3.0  # seconds within which a second Ctrl-C means: now
+FIXED_SIZE = ("COLUMNS", "LINES")  # a shell that exports these says how large the window was, and goes on saying so
 
 
 def end_where_the_terminal_is_gone() -> None:
@@ -490,6 +491,8 @@ def run(
     Returns the session's exit code (130 when it was stopped, 0 when it was left running or none was opened) and the folder of the
     session that was on the screen last. Raises what was our own fault once the terminal is itself again.
     """
+    for name in FIXED_SIZE:  # before Textual reads them; nothing that is started from here gets them either
+        os.environ.pop(name, None)
     app = Narrowdown(library or Sessions(), folder=folder, setup=setup, welcome=welcome)
     code = app.run()
     if app.fault is not None:

@@ -12,6 +12,7 @@ from wizard.report.stage import stage
 from wizard.session.events import WorkerDied
 from wizard.session.state import Visit
 from wizard.tui.scene import Scene
+from wizard.words import window
 
 Kind = Literal["notice", "input", "engine", "worker", "ours"]
 LINES: Final = 6  # of a log, in an error's panel
@@ -87,11 +88,6 @@ def troubles(scene: Scene) -> tuple[Trouble, ...]:
     elif scene.face == "stopped":
         found.append(_stopped(scene))
     return tuple(found)
-
-
-def window(holder: str) -> str:
-    """Who else controls a session, as people know it: a window, with the command in it where its name tells one."""
-    return "another window" if holder.startswith("process ") else f"another window ({holder})"
 
 
 def _notices(scene: Scene) -> list[Trouble]:

@@ -234,6 +234,28 @@ def test_a_terminal_that_is_resized(home: Path, terminals: list[Terminal]) -> No
     assert terminal.code() == 130
 
 
+def test_a_shell_that_says_how_large_its_window_was_once(home: Path, terminals: list[Terminal]) -> None:
+    """Exported ``COLUMNS`` and ``LINES`` stay as they were when the window gets another size: the terminal itself is asked."""
+    words = ["open", str(MODELS / "shapes_cnn.onnx"), "--engine", ENGINE]
+    terminals.append(terminal := Terminal(words, home, (80, 24), COLUMNS="100", LINES="40"))
+    terminal.until("Enter runs it")
+    for columns, rows in ((80, 24), (120, 40), (64, 20)):
+        terminal.resize(columns, rows)
+        end = time.monotonic() + 30
+        while (frame := [len(line.rstrip()) for line in terminal.look().splitlines()]) and max(frame) != columns:
+            assert time.monotonic() < end, f"not {columns} wide:\n{terminal.look()}"
+        assert len(frame) == rows
+        assert frame[-1], "the bottom line is the last one"
+    (session,) = (home / "sessions").iterdir()
+    runner = json.loads((session / "lock").read_bytes())["pid"]
+    told = Path(f"/proc/{runner}/environ").read_bytes().split(b"\0")
+    assert not [line for line in told if line.startswith((b"COLUMNS=", b"LINES="))], (
+        "what is started is not told it either"
+    )
+    terminal.press("q")
+    assert terminal.code() == 130
+
+
 def test_a_terminal_that_cannot_draw(home: Path, terminals: list[Terminal]) -> None:
     """Plain text and one sentence, and the questions all the same."""
     words = ["demo", "shapes"]
