@@ -1,6 +1,7 @@
 """From a journalled session to report and bundle, with a session written by hand."""
 
 import errno
+import gzip
 import json
 import re
 import subprocess
@@ -23,7 +24,7 @@ from engines.probe import Candidate, Inspect, Measurement
 from engines.store.content import Store
 from wizard.bundle.case import write_case
 from wizard.bundle.check_script import Asked
-from wizard.bundle.export import NothingToExport, export
+from wizard.bundle.export import NothingToExport, export, hand_on
 from wizard.bundle.issue import issue
 from wizard.problem import Problem
 from wizard.report.canonical import canonical
@@ -31,9 +32,11 @@ from wizard.report.document import to_json
 from wizard.report.gather import summary
 from wizard.report.html import to_html
 from wizard.report.markdown import to_markdown
+from wizard.report.portable import handed_on
 from wizard.report.read import read
 from wizard.session import folder as folders
 from wizard.session.events import (
+    NoteAdded,
     Offered,
     ProbeFinished,
     ProbeStarted,
@@ -44,7 +47,8 @@ from wizard.session.events import (
     StepFinished,
     StepStarted,
 )
-from wizard.session.journal import Journal
+from wizard.session.journal import Journal, scan
+from wizard.session.journal import read as journal_events
 from wizard.session.problems import SessionProblem, of_system
 
 FLOW = """\
@@ -225,7 +229,7 @@ def test_the_bundle(session: Path, tmp_path: Path) -> None:
         "report.md",
         "report.html",
         "report.json",
-        "journal.jsonl",
+        "journal.jsonl.gz",
         "environment.json",
         "nodes.json",
         "keep_fp32.py",
@@ -249,7 +253,7 @@ def test_the_bundle(session: Path, tmp_path: Path) -> None:
 def test_what_two_culprits_folders_tell_alike_lies_on_the_disk_once(
     session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared = ("journal.jsonl", "report.md", "report.html", "report.json")
+    shared = ("journal.jsonl.gz", "report.md", "report.html", "report.json")
     case = export(read(session), tmp_path / "case")
     assert all((case / "culprit-2" / name).samefile(case / name) for name in shared)
     assert not (case / "culprit-2/model.onnx").samefile(case / "model.onnx")
@@ -263,6 +267,28 @@ def test_what_two_culprits_folders_tell_alike_lies_on_the_disk_once(
     monkeypatch.setattr(Path, "hardlink_to", refused)
     other = export(read(session), tmp_path / "other")
     assert all((other / "culprit-2" / name).read_bytes() == (other / name).read_bytes() for name in shared)
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["a folder in a word", "none"])
+def test_what_a_compressed_journal_still_tells_is_named(session: Path, tmp_path: Path, left: bool) -> None:
+    """Of what is compressed no trace can be seen from outside. What begins in the middle of a word is not cleaned."""
+    journal = Journal(session / "journal.jsonl")
+    journal.append(NoteAdded(text=f"{'copy' if left else ''}{tmp_path}/logs"))
+    journal.close()
+    case = export(read(session), tmp_path / "case")
+    said = (case / "traces.txt").read_text() if left else ""
+    assert (case / "traces.txt").exists() is left
+    assert ("culprit-2/journal.jsonl.gz" in said) is left
+    text = gzip.decompress((case / "journal.jsonl.gz").read_bytes()).decode()
+    assert (str(tmp_path) in text) is left
+    assert len(scan(text.encode())) == len(journal_events(session / "journal.jsonl"))
+
+
+def test_a_session_and_its_own_bundle_hold_one_report(session: Path) -> None:
+    reading = read(session)
+    assert hand_on(reading, handed_on(reading)) == str(session / "case")
+    assert (session / "case/culprit-2/report.html").samefile(session / "report.html")
+    assert (session / "case/report.html").samefile(session / "report.html")
 
 
 def test_a_bug_report_has_the_fields_of_the_trackers_template(session: Path, tmp_path: Path) -> None:
