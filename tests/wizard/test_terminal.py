@@ -93,16 +93,16 @@ def test_lines_alone_get_text_and_one_sentence(start: Callable[..., Terminal], n
 @pytest.mark.slow
 def test_a_question_in_plain_text_and_once_more_after_resuming(start: Callable[..., Terminal], tmp_path: Path) -> None:
     """Without TERM nothing is rewritten in place, and the question comes before its prompt."""
-    first = start("open", *SHAPES, TERM=None, size=(160, 60))
-    first.until("answer (1-3")
+    first = start("open", *SHAPES, "--engine", "onnxruntime:optimization=all", TERM=None, size=(160, 60))
+    first.until("answer (1-")
     first.press("\x04")
     assert first.code() == 3
     (session,) = (tmp_path / "sessions").iterdir()
     again = start("resume", session.name, TERM=None, size=(160, 60))
-    again.until("answer (1-3")
+    again.until("answer (1-")
     again.press("\x04")
     assert again.code() == 3
-    assert again.raw.index("Does the failure show here?") < again.raw.index("answer (1-3")
+    assert again.raw.index("Does the failure show here?") < again.raw.index("answer (1-")
     for shown in (first, again):
         assert "\x1b" not in shown.raw
         assert shown.raw.count("so this terminal gets plain text") == 1

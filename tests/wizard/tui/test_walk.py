@@ -116,6 +116,33 @@ async def test_offer_run_ask_answer_finish(session: FakeSession, make_app: Make)
     assert app.return_value == 0
 
 
+async def test_what_enter_began_is_stopped_before_the_screen_shows_it(session: FakeSession, make_app: Make) -> None:
+    """A screen is up to a quarter of a second behind; the key that stops was ignored in it."""
+    s.opened(session)
+    session.snapshot = {"phase": "offer"}
+    app = make_app()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settle(pilot, lambda: face(app) == "offer")
+        await pilot.press("x", "enter", "x", "X")
+        await settle(pilot, lambda: len(session.sent) == 3)
+        assert face(app) == "offer"
+        assert [(r["do"], r.get("hard", False)) for r in session.sent] == [
+            ("go", False),
+            ("stop", False),
+            ("stop", True),
+        ]
+        play(session)
+        session.react({"do": "go"})
+        await settle(pilot, lambda: face(app) == "running")
+        finish_step(session, 1, "reproduce", {"verdict": "fails", "error": 0.41})
+        await settle(pilot, lambda: face(app) == "ask")
+        await pilot.press("enter")
+        await settle(pilot, lambda: face(app) == "offer")
+        await pilot.press("x")
+        await pilot.pause()
+    assert [r["do"] for r in session.sent] == ["go", "stop", "stop", "answer"], "the next offer has nothing to stop"
+
+
 async def test_a_digit_chooses_and_enter_answers(session: FakeSession, make_app: Make) -> None:
     s.asking(session)
     app = make_app()

@@ -103,6 +103,7 @@ class StepScreen(SessionScreen):
 
     _drawn: tuple[str, str, int] = ("", "", 0)
     _only_looks = False
+    _began = False  # Enter was pressed on the offer that is still shown
     _pressed: tuple[str, str, float] = ("", "", 0.0)
     route = getters.query_one("#route", Route)
     crumb = getters.query_one("#crumb", Crumb)
@@ -159,7 +160,8 @@ class StepScreen(SessionScreen):
             return self.scene is not None and self.scene.alive and bool(self.scene.work.holder)
         if action in WHERE:
             face = self.scene.face if self.scene else "starting"
-            return face in WHERE[action]
+            # Pressed before the screen could show what Enter began, it stops that all the same.
+            return face in WHERE[action] or (face == "offer" and self._began and action in ("stop", "stop_now"))
         return True
 
     def draw(self, scene: Scene) -> None:
@@ -187,6 +189,7 @@ class StepScreen(SessionScreen):
         self.question.name_it(f"Step {number}: {node.title}{again}" if node else title(scene.flow, here))
         if (here, face, number) != self._drawn:
             self._drawn = (here, face, number)
+            self._began = False
             self.page.scroll_home(animate=False)
             self.call_after_refresh(self._follow)
             self.refresh_bindings()
@@ -304,6 +307,7 @@ class StepScreen(SessionScreen):
     def action_go(self) -> None:
         """Run what is offered."""
         if self._once("go"):
+            self._began = True
             self.host.request(requests.Go())
 
     def action_skip(self) -> None:
