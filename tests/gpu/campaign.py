@@ -136,6 +136,63 @@ def killed(model: Path, inputs: Path, engine: str, after: str, probes: int = 1) 
     return run
 
 
+# Each step of the route with so many of its probes answered before it is killed. The answers lead through every search.
+MOMENTS = (
+    ("compare", 3), ("sanitize", 1), ("repeat", 1), ("layerwise", 3), ("extract", 1), ("reduce", 4), ("confirm", 2),
+    ("workaround", 3),
+)  # fmt: skip
+THROUGH_ALL = 'intermittent: "no"\nlayerwise: "yes"\nextract: "no"\nreduce: "yes"\nminimal-case: workaround\n'
+
+
+def killed_in_each(model: Path, inputs: Path, engine: str, seconds: float = 420) -> Callable[[Path], dict[str, Any]]:
+    """One session, killed with SIGKILL in the middle of each of its steps in turn and gone on with; in which it was killed, how
+    many probes had been answered by then, and which were answered twice."""
+
+    def run(folder: Path) -> dict[str, Any]:
+        session, answers = folder / "session", folder / "answers.yaml"
+        answers.write_text(THROUGH_ALL)
+        journal, log = session / "journal.jsonl", folder / "run.log"
+        more = ["--display", "plain", "--answers", str(answers)]
+        begin = ["run", str(model), "--engine", engine, "--inputs", str(inputs), "--session", str(session)]
+        deadline, hits = time.monotonic() + seconds, list[str]()
+        for step, probes in MOMENTS:
+            words = ["resume", str(session)] if journal.exists() else begin
+            with log.open("ab") as out:
+                process = subprocess.Popen(
+                    [*NARROWDOWN, *words, *more],
+                    stdout=out,
+                    stderr=out,
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            while process.poll() is None and time.monotonic() < deadline and _finished_in(journal, step) < probes:
+                time.sleep(0.01)
+            over = _is_over(journal, step)
+            for pid in (*_workers(session), *_group(session)):
+                _kill(pid)
+            if process.wait() == -signal.SIGKILL and not over:
+                known = sum(e["kind"] == "probe.finished" for e in _events(journal))
+                hits.append(f"{step} after {known}")
+        code = _logged([*NARROWDOWN, "resume", str(session), *more], log, max(30.0, deadline - time.monotonic()))
+        keys = [e["key"] for e in _events(journal) if e["kind"] == "probe.finished" and "key" in e]
+        story = Story(journal)
+        story.look()
+        (folder / "builds.json").write_text(json.dumps(story.builds))
+        return {
+            "exit": code, "killed_in": ", ".join(hits), "probes": len(keys), "twice": len(keys) - len(set(keys)), **story.facts(),
+            **_reported(session, folder),
+        }  # fmt: skip
+
+    return run
+
+
+def _is_over(journal: Path, step: str) -> bool:
+    """Whether the step has ended, or has not begun."""
+    events = _events(journal)
+    runs = {e["run"] for e in events if e["kind"] == "step.started" and e.get("step") == step}
+    return not runs or any(e["kind"] == "step.finished" and e.get("run") in runs for e in events)
+
+
 def _finished_in(journal: Path, step: str) -> int:
     """How many probes the step has finished; 0 before it begins."""
     events = _events(journal)
@@ -430,6 +487,43 @@ def peer(
     return run
 
 
+def kept_by_polygraphy(model: Path, inputs: Path, beside: Path) -> Callable[[Path], dict[str, Any]]:
+    """The script ``keep_fp32.py`` of another case's session, given to Polygraphy with the model as it is: whether its outputs are
+    right with it and wrong without. ``beside``: the folder of that case."""
+
+    def run(folder: Path) -> dict[str, Any]:
+        import numpy as np
+
+        from engines.data.polygraphy import write_inputs
+
+        feeds = dict(np.load(inputs))
+        write_inputs(folder / "in.json", [feeds])
+        fed = [f"{name}:[{','.join(map(str, a.shape))}]" for name, a in feeds.items()]
+        shapes = [word for which in ("min", "opt", "max") for word in (f"--trt-{which}-shapes", *fed)]
+        tool = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
+        compare = [*tool, "run", str(model), "--trt", "--fp16", "--onnxrt", *shapes, "--load-inputs", "in.json"]
+        compare += ["--atol", "0.01", "--rtol", "0.01"]
+        script = beside / "session" / "case" / "keep_fp32.py"
+        keeping = ["--precision-constraints", "obey", "--trt-network-postprocess-script", str(script)]
+        facts: dict[str, Any] = {"script": script.exists()}
+        for name, words in (("without", []), ("with", keeping)):
+            facts[name] = _logged([*compare, *words], folder / "run.log", 200, cwd=folder)
+        said = (folder / "run.log").read_text(errors="replace")
+        return {**facts, "kept": re.findall(r"keep_fp32: [^\n]*", said), "differs": said.count(DIFFERS)}
+
+    return run
+
+
+def on_all_gpus(run: Callable[[Path], dict[str, Any]]) -> Callable[[Path], dict[str, Any]]:
+    """The case on every GPU that there is."""
+
+    def run_there(folder: Path) -> dict[str, Any]:
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        return run(folder)
+
+    return run_there
+
+
 def _fed_shapes(inputs: Path) -> str:
     """The shapes of a file of inputs, as min_shapes takes them."""
     import numpy as np
@@ -469,6 +563,9 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
     floats = ("--flow", "quantization", "--reference", "onnxruntime:quantization=bypass")
     calibrated = f"{int8},calibration={models.calibration(shapes, shapes_in, folder)}"
     searched = step("precision", sort, sort_in, weak, "--with", "budget=70", seconds=250)
+    to_the_case = folder / "to-the-case.yaml"
+    to_the_case.write_text("minimal-case: report\n")
+    minimal = ("--answers", str(to_the_case))
     long = [
         Case("sort-weak", "sort_tf_massive_m4, weakly typed FP16", flow(sort, sort_in, weak, seconds=1060)),
         Case(
@@ -485,6 +582,11 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
             step("compare", sort, sort_in, weak, seconds=300), home="sort-weak",
         ),
         Case("norm-weak-peer", "polygraphy debug reduce on LayerNorm x3000", peer(norm, norm_in, "--fp16", regex=DIFFERS)),
+        Case("sort-case", "sort_tf_massive_m4, weakly typed FP16, to its minimal case", flow(sort, sort_in, weak, *minimal)),
+        Case(
+            "sort-case-two", "the same on every GPU, what a search asks asked beside the first build",
+            on_all_gpus(flow(sort, sort_in, weak, *minimal)),
+        ),
         Case("ours-reduce", "our step reduce on the same", step("reduce", sort, sort_in, weak, seconds=500)),
     ]  # fmt: skip
     if magika:
@@ -492,7 +594,7 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
             Case("magika-weak", "magika, weakly typed FP16", flow(*magika, weak, seconds=1000)),
             Case("magika-strong", "magika, strongly typed FP16", flow(*magika, strong, seconds=800)),
         ]
-    for name in ("nudenet", "paddle_det") if real else ():
+    for name in ("nudenet", "paddle_det", "wake") if real else ():
         model, inputs = real / f"{name}.onnx", real / f"{name}_in.npz"
         long += [
             Case(name, f"{name}, a real CNN, weakly typed FP16", flow(model, inputs, weak, seconds=900)),
@@ -527,6 +629,11 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
                     f"polygraphy debug reduce on {name} with an overflow planted",
                     peer(overflowing, inputs, "--fp16", regex=DIFFERS, seconds=1500),
                 ),
+                Case(
+                    f"{name}-keeping",
+                    f"keep_fp32.py of the session {name}-beside, given to Polygraphy",
+                    kept_by_polygraphy(overflowing, inputs, folder / f"{name}-beside"),
+                ),
             ]
     return [
         *long,
@@ -555,6 +662,8 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
         Case("precision", "3000 added and taken away, strongly typed FP16", step("precision", far, far_in, strong)),
         Case("precision-weak", "the same, weakly typed FP16", step("precision", far, far_in, weak)),
         Case("norm-weak", "LayerNorm x3000, weakly typed FP16", flow(norm, norm_in, weak)),
+        Case("wrapped", "every way to write it otherwise, among them tensors wrapped", step("rewrite", norm, norm_in, strong)),
+        Case("killed-in-each", "kill -9 in the middle of each step in turn, resume", killed_in_each(norm, norm_in, strong)),
         Case("killed", "kill -9 in the middle of layerwise, resume", killed(norm, norm_in, strong, "layerwise", 4)),
         *(
             Case(f"killed-{name}", f"kill -9 in the middle of {name}, resume", killed(norm, norm_in, strong, name, probes))

@@ -1,4 +1,4 @@
-"""One GPU against two, rehearsed where there is none: a driver that lists two, engines that are said to take one."""
+"""What runs on GPUs, rehearsed where there is none: one GPU against two (a driver that lists two, engines that are said to take one), and kills."""
 
 import json
 import subprocess
@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.engines.workers import driver
+from tests.gpu import models
+from tests.gpu.campaign import killed_in_each
 
 SCRIPT = Path(__file__).with_name("two_gpus.py")
 
@@ -26,3 +28,12 @@ def test_two_gpus_come_to_the_same_as_one(tmp_path: Path) -> None:
     runs = [row for row in rows if "exit" in row]
     assert all(row["exit"] == 0 for row in runs)
     assert all(row["ahead"] > 0 for row in runs if row["gpus"] == 2)
+
+
+@pytest.mark.slow
+def test_what_is_killed_in_each_of_its_steps_asks_nothing_twice(tmp_path: Path) -> None:
+    told = killed_in_each(*models.layernorm(tmp_path), "emulate:precision=fp16")(tmp_path)
+    assert told["exit"] == 0
+    assert told["killed_in"].count("after") >= 5, "a step may be through before it can be killed"
+    assert told["twice"] == 0
+    assert told["verdict"] == "worked-around"
