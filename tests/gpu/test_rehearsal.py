@@ -1,4 +1,4 @@
-"""What runs on GPUs, rehearsed where there is none: one GPU against two (a driver that lists two, engines that are said to take one), and kills."""
+"""What runs on GPUs, rehearsed where there is none: a driver that lists two, engines that are said to take one, and kills."""
 
 import json
 import subprocess
