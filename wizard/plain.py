@@ -15,7 +15,7 @@ from engines.probe import AnyProbe, Describe, Inspect, Measure, Measurement
 from wizard.flow.model import Flow
 from wizard.report.picture import curve
 from wizard.report.prefix import Shared, leave_out, shared_by_nodes
-from wizard.report.probe_words import say_worst, tried
+from wizard.report.probe_words import WHY, say_worst, tried
 from wizard.report.stage import ended
 from wizard.session.events import (
     VERSION,
@@ -246,8 +246,8 @@ class PlainDisplay:
                 return self._probe(event)
             case WorkerDied():
                 how = f"It ended with {f'signal {event.signal}' if event.signal else f'exit {event.returncode}'}."
-                at = f" at probe {event.key[:8]}" if event.key else ""
-                return [f"    worker {event.worker} was lost{at} and is replaced: {visible(event.detail) or how}"]
+                said = visible(event.detail) or how
+                return [f"    {said}" if event.extra else f"    worker {event.worker} was lost and is replaced: {said}"]
             case StepFinished():
                 return self._finished(event)
             case StepCancelled():
@@ -368,7 +368,7 @@ def say_measurement(measurement: Measurement) -> str:
     """What a probe found, without judging it: values that are not finite, else the worst relative error; or how it ended."""
     if measurement.status != "ok":
         signal = f" (signal {measurement.signal})" if measurement.signal else ""
-        return f"{measurement.status}{signal}: {visible(elide(measurement.message, 160))}"
+        return f"{WHY.get(measurement.status, measurement.status)}{signal}: {visible(elide(measurement.message, 160))}"
     scores = [score for result in measurement.results for score in result.outputs]
     if not scores:
         return "done"

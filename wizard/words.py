@@ -55,6 +55,11 @@ def decibels(value: float | None) -> str:
     return "exact" if value >= SILENT_DB else f"{round(value, 1) + 0.0:.1f} dB"
 
 
+def name_precision(label: str, precision: object) -> str:
+    """A label of a step's, with the precision that the outcome was measured in: ``error that FP16 alone explains``."""
+    return label.replace("{precision}", str(precision).upper() if precision else "the precision")
+
+
 def window(holder: str) -> str:
     """Who else controls a session, as people know it: a window, with the command in it where its name tells one."""
     return "another window" if not holder or holder.startswith("process ") else f"another window ({holder})"

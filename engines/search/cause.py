@@ -164,7 +164,8 @@ def name_cause(
     ):
         return Cause(
             "kernel",
-            f"This precision alone explains an error of {_say_error(findings.emulated, whole)}; the engine is "
+            f"{(findings.criterion or Criterion()).precision.upper()} alone explains an error of "
+            f"{_say_error(findings.emulated, whole)}; the engine is "
             f"wrong by {_say_error(findings.signature.error, whole)}.{_say_beginning(made, scores)}",
         )
     return Cause(

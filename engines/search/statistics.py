@@ -77,8 +77,8 @@ def looks_to_settle(looks: int, confidence: float = CONFIDENCE) -> tuple[float, 
 
 
 def say_ruled_out(looks: int) -> str:
-    """What ``looks`` runs without a failure leave possible; a clause without a full stop."""
-    return f"a fault in fewer than 1 of {round(1 / unseen_rate(looks)):,} runs would not have shown"
+    """What ``looks`` runs without a failure leave possible."""
+    return f"A fault in fewer than 1 of {round(1 / unseen_rate(looks)):,} runs would not have shown."
 
 
 def _log_choose(n: int, k: int) -> float:

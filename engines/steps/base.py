@@ -160,7 +160,7 @@ class StepSpec(msgspec.Struct, Generic[OutcomeT], frozen=True):
     sets: tuple[str, ...] = ()  # fields of Findings that it may change, beside what every step prepares
     makes: tuple[Made, ...] = ()
     ends: tuple[End, ...] = ()  # run alone: the first that holds; done where none does
-    labels: Mapping[str, str] = {}  # outcome fields for people, where a field's own name does not say it
+    labels: Mapping[str, str] = {}  # outcome fields for people; ``{precision}`` in one becomes the outcome's own
     json: Callable[[Told], dict[str, object]] = as_it_is  # the object of ``narrowdown step --json``
     alone: bool = True  # whether it makes sense outside of a flow
     # Run alone, its exit code tells whether the whole model fails, so that --expect may be asked of it.

@@ -83,6 +83,7 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     interval_high: float = 1.0
     more_looks: int = 0  # further runs without a failure that would rule out the next rarer fault at 95 %
     as_built: bool = False  # the engine was built elsewhere and runs as it is
+    missed: str = ""  # what so many runs without a failure leave possible
     message: str = ""
 
 
@@ -163,6 +164,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         interval_low=low,
         interval_high=high,
         more_looks=looks_to_settle(looks)[1] if looks > 1 and not failures else 0,
+        missed=say_ruled_out(looks) if looks > 1 and not failures else "",
         as_built=bool(ctx.engine_info.rebuilt),
     )
     said = (
@@ -260,7 +262,7 @@ def _measure_emulated(ctx: StepContext, findings: Findings, rule: Criterion) -> 
     if rule.precision not in ("fp16", "bf16") or parse(ctx.engine).name == "emulate" or is_ir(ctx.problem.model):
         return None
     feed = (findings.sample or findings.samples[0].id,)
-    yield Note(f"the error that the precision alone explains: {rule.precision}")
+    yield Note(f"the error that {rule.precision.upper()} alone explains")
     m = yield from asked(probe_whole(ctx, findings, samples=feed, engine=f"emulate:precision={rule.precision}"))
     return worst(m.results, rule)[2] if m.status == "ok" else None
 
@@ -384,8 +386,7 @@ def _say_outcome(found: CompareOutcome, error: float, rule: Criterion, tried: tr
     )
     if looks < 2:
         return f"No failure. {worst_of}{doubt}"
-    ruled_out = say_ruled_out(looks)
-    return f"{looks:,} runs, no failure. {worst_of} {ruled_out[0].upper()}{ruled_out[1:]}.{doubt}"
+    return f"{looks:,} runs, no failure. {worst_of}{doubt}"
 
 
 def _say_worst(sample: str) -> str:
@@ -636,7 +637,7 @@ SPEC = StepSpec(
         "metric": "measured as",
         "precision": "the engine computes in",
         "nonfinite": "new NaN or infinity",
-        "emulated_error": "error that the precision alone explains",
+        "emulated_error": "error that {precision} alone explains",
         "explanation": "so the likely origin is",
         "reference_error": "the reference is wrong by",
         "reference_judge": "the reference was judged by",

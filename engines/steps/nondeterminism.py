@@ -29,6 +29,7 @@ class NondeterminismOutcome(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 0
     failures: int = 0
     single_thread: Literal["cures", "no", "not-tried"] = "not-tried"  # whether one thread cures it
+    missed: str = ""  # what so many runs without a failure leave possible
     message: str = ""
 
 
@@ -93,6 +94,7 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
         runs=looked,
         failures=failures,
         single_thread=single,
+        missed="" if found else say_ruled_out(looked),
         message=_message(found, first_node, failures, looked, single),
     )
     return Finish(outcome, msgspec.structs.replace(findings, suspects=suspects if found else ()))
@@ -122,7 +124,7 @@ def _try_single_thread(
 def _message(found: bool, node: str, failures: int, runs: int, single: str) -> str:
     threads = {"cures": " One thread cures it.", "no": " One thread does not cure it.", "not-tried": ""}[single]
     if not found:
-        return f"No tensor differs between {runs} runs; {say_ruled_out(runs)}.{threads}"
+        return f"No tensor differs between {runs} runs.{threads}"
     return f"{node} gives other values for the same inputs: {failures} of {runs} runs fail.{threads}"
 
 

@@ -47,6 +47,7 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     keep: int = 0  # nodes in FP32 then
     names: str = ""  # these nodes
     cured_error: float | None = None  # the worst sample's then
+    missed: str = ""  # what so many runs without a failure leave possible
     message: str = ""
 
 
@@ -110,7 +111,7 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
         return Finish(outcome, msgspec.structs.replace(findings, looks=looks))
     if ctx.can("rebuild") and _is_of_the_precision(findings, rule):
         said = (
-            f"It fails in {failures} of {runs} runs of one build, and this precision alone explains "
+            f"It fails in {failures} of {runs} runs of one build, and {rule.precision.upper()} alone explains "
             f"an error of {say_amount(findings.emulated or 0.0, rule.metric)}: no choice of kernels is to "
             "blame, so nothing was built afresh. The minimal case will be."
         )
@@ -172,11 +173,7 @@ def _is_of_the_precision(findings: Findings, rule: Criterion) -> bool:
 def _outcome_without_failure(looks: int) -> RepeatOutcome:
     """Nothing failed, however often it was looked at."""
     low, high = binomial_interval(0, looks)
-    message = (
-        f"It fails in 0 of {looks} runs of one build; {say_ruled_out(looks)}."
-        if looks
-        else "The model did not run again."
-    )
+    message = f"{looks:,} runs of one build, no failure." if looks else "The model did not run again."
     return RepeatOutcome(
         behaviour="steady" if looks else "unresolved",
         builds=1,
@@ -184,6 +181,7 @@ def _outcome_without_failure(looks: int) -> RepeatOutcome:
         interval_low=low,
         interval_high=high,
         more_looks=looks_to_settle(looks)[1] if looks else 0,
+        missed=say_ruled_out(looks) if looks else "",
         message=message,
     )
 

@@ -63,7 +63,8 @@ _log = logging.getLogger(__name__)
 
 
 class Death(msgspec.Struct, frozen=True):
-    """A worker that ended while it worked, or was ended for it. ``signal`` 0: it ended by itself with ``returncode``."""
+    """A worker that ended while it worked, or was ended for it. ``signal`` 0: it ended by itself with ``returncode``, or was
+    ended. ``extra``: it was ended over a check that can be left out."""
 
     worker: int
     pid: int
@@ -71,6 +72,7 @@ class Death(msgspec.Struct, frozen=True):
     returncode: int
     probe: AnyProbe
     detail: str
+    extra: bool = False
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -105,6 +107,7 @@ class _Job:
         self.future = future
         self.alone = alone
         self.device = device  # the GPU that it is meant for; 0: any
+        self.extra = False  # its step gave it a time of its own: it can be left out
         self.retried = False
         self.killed = False  # from outside, once
         self.crowded = False  # another probe ran during this one
@@ -223,13 +226,15 @@ class Pool:
     async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
         """Answer the probe. ``timeout`` in seconds counts from the moment a worker has it; the probe's own, where it has one,
         goes before it; 0: none. Cancelling this coroutine ends that probe only. After ``stop``: status ``cancelled``."""
-        limit = getattr(probe, "timeout", 0.0) or timeout
+        own = getattr(probe, "timeout", 0.0)
+        limit = own or timeout
         if limit and not getattr(probe, "timeout", limit):
             probe = msgspec.structs.replace(probe, timeout=limit)
         if probe.__struct_config__.tag == "check" and limit:
             limit += _CHECK_SLACK
         alone: _Alone = "" if not probe.exclusive else "device" if self.beside(probe) > 1 else "machine"
         job = _Job(probe, limit, log or self._log(probe), asyncio.get_running_loop().create_future(), alone)
+        job.extra = own not in (0.0, timeout)
         if self._stopping:
             return make_cancelled()
         self._queue.append(job)
@@ -552,7 +557,9 @@ class Pool:
         doing = f" while {text}" if text and text not in ("starting", "started") else ""
         status: Status = "crash"
         facts: dict[str, Any] = {}
-        if why == "timeout":
+        if why == "timeout" and job.extra:
+            status, message = "timeout", f"An extra check took longer than {job.timeout:.0f} s and was left out."
+        elif why == "timeout":
             status, message = "timeout", f"The probe did not finish within {seconds:.0f} s and was stopped{doing}."
         elif why == "memory":
             status = "out-of-memory"
@@ -576,7 +583,9 @@ class Pool:
         else:
             message = f"The worker process ended by itself with exit code {code}{doing}."
         if self._on_death is not None:
-            self._on_death(Death(slot.number, process.pid, number, code, job.probe, message))
+            self._on_death(
+                Death(slot.number, process.pid, number, code, job.probe, message, why == "timeout" and job.extra)
+            )
         return Measurement(status=status, message=message, signal=number, facts=facts, log=log)
 
     async def _discard(self, slot: _Slot) -> None:

@@ -117,7 +117,7 @@ def test_a_worker_that_is_lost_costs_one_probe(
     assert len(lost) == 1
     assert len(ended) > 10
     assert SAID[fault] in ran.out
-    assert "was lost at probe" in ran.out
+    assert "was lost and is replaced" in ran.out
     for form in ("md", "html", "json"):
         report = narrowdown("report", session, "--format", form).out
         assert f"One probe of {step} cost its worker" in report, form

@@ -96,7 +96,7 @@ def test_a_log_says_everything() -> None:
     for part in (
         "session k7f3", "[1] Does the failure show here?",
         "nodes 0-95 on emulate:precision=fp16: 3 values infinite or NaN, 0.4 s",
-        "worker 1 was lost at probe bbbbbbbb and is replaced: restarted", "crash (signal 11): The engine died.",
+        "worker 1 was lost and is replaced: restarted", "the engine crashed (signal 11): The engine died.",
         "It fails on 24 of 24 samples.",
         "1 min 15 s, 4 probes, 1 known before, 1 unresolved", "* 1  Yes, it fails", "  2  No", "because: 24 of 24 samples fail",
         "-> Yes, it fails  (your answer)  as seen in production", "ask the kernel team", "You have a minimal failing case",
@@ -104,6 +104,12 @@ def test_a_log_says_everything() -> None:
         assert part in said, part
     assert "\x1b" not in said
     assert "\r" not in said
+
+
+def test_an_extra_check_that_was_left_out_is_said_as_that() -> None:
+    said = "An extra check took longer than 60 s and was left out."
+    written = text([*EVENTS, WorkerDied(worker=1, returncode=-15, key="b" * 64, detail=said, extra=True)])
+    assert f"    {said}\n" in written
 
 
 def test_the_first_line_says_what_runs_against_what() -> None:

@@ -9,13 +9,24 @@ from engines.compare.criterion import Criterion
 from engines.compare.say import say_amount, say_limit
 from engines.probe import HUGE, Answer
 from engines.steps.registry import STEPS
-from wizard.words import count, decibels, elide, listing, number, visible
+from wizard.words import count, decibels, elide, listing, name_precision, number, visible
 
 _WIDTH = 30  # of the words before a value
 _MOST = 12  # outputs with a table of their own
 # Fields that only steer the flow, or that stand above in words or drawn.
 _STEERS = frozenset(
-    {"message", "verdict", "failure", "failures", "looks", "more_looks", "profile", "interval_low", "interval_high"}
+    {
+        "message",
+        "missed",
+        "verdict",
+        "failure",
+        "failures",
+        "looks",
+        "more_looks",
+        "profile",
+        "interval_low",
+        "interval_high",
+    }
 )
 # Errors that no step calls otherwise.
 _ERRORS = {"own": "by itself wrong by", "effect": "the model's outputs wrong by", "error_before": "wrong by before"}
@@ -34,6 +45,7 @@ def found(
         if name in said or value in (None, "", False, (), [], "unknown"):
             continue
         label = spec.labels.get(name) or _ERRORS.get(name) or name.replace("_", " ")
+        label = name_precision(label, outcome.get("precision"))
         shown = _amount(value, rule) if rule and _is_error(name, value) else _text(value)
         lines.append(f"  {label:{_WIDTH}} {visible(shown)}")
     return lines

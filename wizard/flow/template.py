@@ -93,6 +93,11 @@ def duration(value: Any) -> str:
     return "?" if value is None else _duration(_real(value, "duration"))
 
 
+def upper(value: Any) -> str:
+    """In capitals, as a precision is called: ``FP16``."""
+    return show_value(value).upper()
+
+
 def short(value: Any, width: int = 40) -> str:
     """A name in at most ``width`` characters, its middle left out; both ends of a node's name say where it is."""
     return elide(show_value(value), max(4, min(int(width), 400)))
@@ -119,7 +124,7 @@ def _real(value: Any, name: str) -> float:
 
 FILTERS: Final[dict[str, Callable[..., str]]] = {
     "number": number, "amount": amount, "wrong_by": wrong_by, "off_by": wrong_by, "percent": percent, "plural": plural,
-    "duration": duration, "short": short,
+    "duration": duration, "short": short, "upper": upper,
 }  # fmt: skip
 
 

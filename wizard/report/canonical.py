@@ -10,7 +10,7 @@ from wizard.session.state import State, Visit
 from wizard.words import LONGEST, elide
 
 # Facts of an outcome that depend on the clock, the job count or the way there and not on what was decided.
-PASSING = frozenset({"cost", "message", "explanation", "margin", "builds", "probes", "verifications", "runs"})
+PASSING = frozenset({"cost", "message", "explanation", "missed", "margin", "builds", "probes", "verifications", "runs"})
 
 
 def canonical(state: State, flow: Flow) -> str:

@@ -98,6 +98,7 @@ class Stop(msgspec.Struct, frozen=True):
     probes: int
     builds: int
     state: str = ""
+    missed: str = ""  # what runs without a failure leave possible
 
 
 class Depth(msgspec.Struct, frozen=True):

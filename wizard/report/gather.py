@@ -316,6 +316,7 @@ def stop(visit: Visit, flow: Flow) -> Stop:
         probes=visit.probes,
         builds=visit.builds,
         state=stage(visit) if visit.step else "",
+        missed=str((visit.outcome or {}).get("missed") or ""),
     )
 
 
@@ -474,7 +475,9 @@ def _say_lost_workers(state: State) -> tuple[str, ...]:
     said = []
     for death in state.deaths:
         visit = next((v for v in reversed(state.route) if v.started and v.started <= death.ts), None)
-        if death.key:
+        if death.extra:
+            said.append(death.detail)
+        elif death.key:
             said.append(f"One probe{f' of {visit.step}' if visit else ''} cost its worker: {death.detail}")
     return tuple(said)
 

@@ -381,7 +381,7 @@ def route(report: Report) -> str:
             + ("" if stop.answer == stop.recommended else f" (recommended: {stop.recommended})"),
             duration(stop.seconds),
             str(stop.probes),
-            literal(stop.message or stop.because),
+            literal(" ".join(filter(None, (stop.message or stop.because, stop.missed)))),
         )
         for position, stop in enumerate(report.route[:ROWS], 1)
     ]

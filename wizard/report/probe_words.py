@@ -29,14 +29,14 @@ from engines.probe import (
 )
 from engines.spec import parse
 from wizard.report.vicinity import ids
-from wizard.words import count, elide, show_error
+from wizard.words import count, elide, name_precision, show_error
 
 Outcome = Literal["passes", "fails", "unresolved", "running", "done"]
 WORDS = {"passes": "passes", "fails": "fails", "unresolved": "cannot tell", "running": "running", "done": "done"}
 
 # Why a probe tells nothing, in a user's words.
 WHY = {
-    "unrepresentable-input": "its input no longer fits this precision",
+    "unrepresentable-input": "its input no longer fits {precision}",
     "amplified-downstream": "almost right itself, made large by what follows",
     "milder": "wrong, but by less than the model",
     "harmless": "wrong, but the model's outputs stay right",
@@ -169,7 +169,7 @@ def verdict(probe: AnyProbe | None, measurement: Measurement | None, findings: F
     except (ValueError, KeyError):
         return "done", _worst(measurement)
     if answer.kind == "unresolved":
-        return "unresolved", WHY.get(answer.reason, answer.reason) or answer.detail
+        return "unresolved", name_precision(WHY.get(answer.reason, answer.reason), criterion.precision) or answer.detail
     own = "" if answer.own is None else say_error(answer.own, criterion.metric)
     # What it does to the model's outputs, where that is not the same again.
     effect = "" if answer.effect is None else f"model {show_error(answer.effect, criterion.metric)}"

@@ -8,7 +8,6 @@ import msgspec
 
 from engines.compare.criterion import Verdict
 from engines.probe import AnyProbe, Measure, Measurement, key
-from engines.search.statistics import unseen_rate
 from engines.spec import EngineSpec, parse
 from engines.workers.executor import Prober
 from wizard.runner.decisive import Decisive, Shape, counted, judged_as, recorded_count, shape
@@ -167,7 +166,7 @@ def _judged_by_rates(
     if judged == "differs" and (now.looks.failures or otherwise):
         return "fails differently", other or "another rate"
     if judged == "differs":
-        return "fixed", f"a fault in fewer than {100 * unseen_rate(looks):.2g} % of the tries would not have shown"
+        return "fixed", f"{looks:,} tries, no failure"
     if how.unchanged and then and otherwise:
         return "still fails", other
     if how.unchanged and then:

@@ -117,6 +117,7 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
                 returncode=death.returncode,
                 key=key(death.probe, known),
                 detail=death.detail[:2000],
+                extra=death.extra,
             )
         )
 

@@ -116,6 +116,7 @@ class WorkerDied(Event, frozen=True, tag="worker.died"):
     returncode: int = 0
     key: str = ""  # the probe that it was working on
     detail: str = ""
+    extra: bool = False  # ended over a check that can be left out
 
 
 class Offered(msgspec.Struct, frozen=True, omit_defaults=True):

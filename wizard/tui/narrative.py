@@ -150,6 +150,12 @@ def _word(name: str, folder: str) -> Entry:
     return Entry(name, card.title, "", card.body)
 
 
+def _with_missed(visit: Visit | None, said: str) -> str:
+    """A reason, and below it what runs without a failure leave possible."""
+    missed = str((visit.outcome or {}).get("missed") or "") if visit else ""
+    return f"{said}\n\n{missed}" if missed else said
+
+
 def why(scene: Scene) -> Sequence[tuple[str, str]]:
     """(heading, text): why the recommended answer is recommended, and what the node is for."""
     visit, node = scene.visit, scene.at
@@ -157,10 +163,13 @@ def why(scene: Scene) -> Sequence[tuple[str, str]]:
     if scene.state.end:
         for at in (v for v in scene.state.route if v.answer):
             said = next((o.because for o in offered(at) if o.id == at.answer), "")
-            sections.append((f"{title(scene.flow, at.node)}  {answer_text(at)}", said or "Your choice."))
+            sections.append(
+                (f"{title(scene.flow, at.node)}  {answer_text(at)}", _with_missed(at, said or "Your choice."))
+            )
     chosen = next((o for o in visit.question.answers if o.recommended), None) if visit and visit.question else None
     if chosen:
-        sections.append((f"Recommended: {chosen.text}", chosen.because or "It is what the measurement says."))
+        told = chosen.because or "It is what the measurement says."
+        sections.append((f"Recommended: {chosen.text}", _with_missed(visit, told)))
         sections.append(("Where it leads", title(scene.flow, chosen.goto)))
     if node:
         sections.append((node.title, node.explain))

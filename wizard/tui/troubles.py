@@ -73,6 +73,8 @@ def guess(text: str) -> str:
 
 def died(event: WorkerDied, number: int = 0) -> str:
     """A worker's death in one sentence; ``number`` is its probe's in the table."""
+    if not event.signal and event.detail:
+        return event.detail
     how = f"of {signal_name(event.signal)}" if event.signal else "by itself"
     where = f" in probe {number}" if number else ""
     return f"Worker {event.worker} died {how}{where}."
@@ -111,14 +113,23 @@ def _notices(scene: Scene) -> list[Trouble]:
     if stage(visit) == "skipped":
         text = "You skipped this step: nothing was measured, so the answer is yours."
         found.append(Trouble("notice", "Skipped", text, next="{rewind} and then this step runs it after all."))
+    if said := dict.fromkeys(death.detail for death in _deaths(scene) if death.extra):
+        found.append(Trouble("notice", TITLES["notice"], " ".join(said)))
     return found
+
+
+def _deaths(scene: Scene) -> list[WorkerDied]:
+    """Of the step at hand, as long as they matter."""
+    visit = scene.visit
+    if visit is None or not visit.started or scene.face not in ("running", "ask"):
+        return []
+    return [death for death in scene.state.deaths if death.ts >= visit.started]
 
 
 def _worker(scene: Scene) -> Trouble | None:
     """Deaths of the step at hand."""
-    visit = scene.visit
-    deaths = [d for d in scene.state.deaths if visit is not None and visit.started and d.ts >= visit.started]
-    if not deaths or scene.face not in ("running", "ask"):
+    deaths = [death for death in _deaths(scene) if not death.extra]
+    if not deaths:
         return None
     numbers = {row.key: row.number for row in scene.hunt.rows}
     told = [died(event, numbers.get(event.key, 0)) for event in deaths[-3:]]
@@ -129,7 +140,8 @@ def _worker(scene: Scene) -> Trouble | None:
     after = (
         "Another worker goes on by itself." if running else "Going back to this step ({rewind}) asks such probes again."
     )
-    details = tuple(line for line in deaths[-1].detail.splitlines() if line.strip())[-LINES:]
+    written = deaths[-1].detail if deaths[-1].signal else ""
+    details = tuple(line for line in written.splitlines() if line.strip())[-LINES:]
     return Trouble(
         "worker",
         TITLES["worker"],

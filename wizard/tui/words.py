@@ -5,7 +5,7 @@ from typing import Any
 
 from engines.compare.say import say_sample
 from engines.steps.registry import STEPS
-from wizard.words import number, show_error
+from wizard.words import name_precision, number, show_error
 
 # Of fields that mean the same in several steps; a step's SPEC has those of its own.
 LABELS: Mapping[str, str] = {
@@ -54,10 +54,11 @@ LABELS: Mapping[str, str] = {
 }
 
 
-def label(field: str, step: str = "") -> str:
-    """The label of an outcome field: the step's own, else the common one; a field that has neither is its own label, in words."""
+def label(field: str, step: str = "", precision: str = "") -> str:
+    """The label of an outcome field: the step's own, else the common one; a field that has neither is its own label, in words.
+    ``precision``: of the outcome, which some name."""
     own = STEPS[step].labels.get(field) if step in STEPS else None
-    return own or LABELS.get(field, field.replace("_", " "))
+    return name_precision(own or LABELS.get(field, field.replace("_", " ")), precision)
 
 
 # Errors, which are per cent where the metric is a share.

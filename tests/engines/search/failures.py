@@ -428,7 +428,7 @@ TABLE = (
     Failure("Div of 64-bit integers on an engine that divides in FP32", "openvino:precision=f32", "integer-narrowing",
             r"integers up to 50,331,6.* and is wrong by up to 1, as their rounding to float32", divided, "/q"),
     Failure("Resize with antialiasing on an engine that does it otherwise", "openvino:precision=f32", "kernel",
-            r"This precision alone explains an error of .*; the engine is wrong by .* %", antialiased, "/y"),
+            r"FP32 alone explains an error of .*; the engine is wrong by .* %", antialiased, "/y"),
     Failure("a size for Resize computed in floats", FP16, "rounding",
             r"/big \(Resize\) makes a result of another shape of values that are wrong by 0\.06", resized, "/scales, /big"),
     Failure("the nearest of 2,048 points (GridSample)", FP16, "rounding",

@@ -77,7 +77,7 @@ def test_the_looks_that_settle_it_rule_out_the_rate_at_95_percent(looks: int) ->
 
 
 def test_what_looks_without_a_failure_say() -> None:
-    assert say_ruled_out(300) == "a fault in fewer than 1 of 100 runs would not have shown"
+    assert say_ruled_out(300) == "A fault in fewer than 1 of 100 runs would not have shown."
 
 
 def test_the_rule_of_three() -> None:

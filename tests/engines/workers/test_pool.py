@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import engines
@@ -126,6 +127,20 @@ def test_silence_is_a_timeout_even_if_term_is_ignored(tmp_path: Path) -> None:
     assert "while running 3 of 8" in late.message
     assert 0.3 <= seconds < 2
     assert after.status == "ok"
+
+
+def test_an_extra_check_that_takes_too_long_is_left_out_and_says_so(tmp_path: Path) -> None:
+    """Its step gave it a time of its own, other than the one that every probe has."""
+    deaths: list[Death] = []
+
+    async def work(pool: Pool) -> tuple[Measurement, Measurement]:
+        extra = Measure(model="m", inputs="i", samples=("s",), engine="hang", reference="r", timeout=1.0)
+        return await pool.run(extra, timeout=60.0), await pool.run(msgspec.structs.replace(extra, timeout=0.3), 0.3)
+
+    extra, usual = use(tmp_path, 1, work, on_death=deaths.append)
+    assert (extra.status, extra.message) == ("timeout", "An extra check took longer than 1 s and was left out.")
+    assert (usual.status, "did not finish within" in usual.message) == ("timeout", True)
+    assert [(death.extra, death.detail) for death in deaths] == [(True, extra.message), (False, usual.message)]
 
 
 def test_a_worker_that_was_stopped_is_a_timeout(tmp_path: Path) -> None:

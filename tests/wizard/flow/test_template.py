@@ -66,7 +66,7 @@ def test_what_templates_do(text: str, values: dict[str, object], expected: str) 
         "{{ ''.__class__.__mro__ }}",
         "{{ a.format(a) }}",
         "{{ a is defined }}",
-        "{{ a|upper }}",
+        "{{ a|lower }}",
         "{{ a|attr('b') }}",
         "{{ a|map('b') }}",
         "{{ a|plural(one='x') }}",

@@ -127,6 +127,23 @@ def test_guesses_at_a_cause(words: str, meaning: str) -> None:
     assert bool(guess(words)) == bool(meaning)
 
 
+def test_an_extra_check_that_was_left_out_is_a_note_and_no_death(session: FakeSession) -> None:
+    s.running(session)
+    said = "An extra check took longer than 60 s and was left out."
+    board = Board(session.folder)
+    events = [event for event in session.script.events if not isinstance(event, e.WorkerDied)]
+    board.extend([*events, e.WorkerDied(seq=80, ts=1e12, worker=1, returncode=-15, key="k5", detail=said, extra=True)])
+    told = troubles(Scene(session.flow, session.folder, state=board.state, work=Work(phase="running")))
+    assert [(trouble.kind, trouble.text) for trouble in told] == [("notice", said)]
+    board.extend(
+        [e.WorkerDied(seq=81, ts=1e12, worker=1, returncode=-15, detail="The probe did not finish within 9 s.")]
+    )
+    told = troubles(Scene(session.flow, session.folder, state=board.state, work=Work(phase="running")))
+    assert [(trouble.kind, trouble.text) for trouble in told][1:] == [
+        ("worker", "The probe did not finish within 9 s.")
+    ]
+
+
 def test_nothing_wrong_is_no_trouble(session: FakeSession) -> None:
     s.opened(session)
     board = Board(session.folder)

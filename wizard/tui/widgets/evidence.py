@@ -107,7 +107,7 @@ def facts(outcome: Mapping[str, Any], fields: Sequence[str], step: str, metric: 
     """Label and value of each field: a count with what it is counted of in one line, none that says nothing; last, in one line,
     what was not measured."""
     whole = {_OF[name] for name in fields if name in _OF}
-    rows, missing = [], []
+    rows, missing, precision = [], [], str(outcome.get("precision") or "")
     for name in fields:
         value, of = outcome.get(name), outcome.get(_OF.get(name, ""))
         if name in whole or (name in _ONLY_IF and value in (0, False)) or of == 0 or (name, value) == ("metric", SHARE):
@@ -115,10 +115,10 @@ def facts(outcome: Mapping[str, Any], fields: Sequence[str], step: str, metric: 
         if value is None and name in _IF_MEASURED:
             continue
         if value is None:
-            missing.append(label(name, step))
+            missing.append(label(name, step, precision))
             continue
         counted = f" of {show_value(of)}" if of is not None else ""
-        rows.append((label(name, step), elide(show_fact(name, value, metric), LONGEST) + counted))
+        rows.append((label(name, step, precision), elide(show_fact(name, value, metric), LONGEST) + counted))
     return rows + ([("not measured", ", ".join(missing))] if missing else [])
 
 
