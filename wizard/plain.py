@@ -39,6 +39,8 @@ from wizard.session.single import PREFIX
 from wizard.terminal import draws_screens
 from wizard.words import count, duration, elide, price, say_over_plan, say_time_left, show_error, visible
 
+BEYOND = 9.0  # the end of layerwise's profile, log10: what is larger or not finite stands there
+
 
 class Display(Protocol):
     """What watches a session. ``event`` gets every journal event once, in order; ``progress`` the runner's snapshot, often."""
@@ -325,11 +327,12 @@ class PlainDisplay:
 
 def _curve(profile: str, metric: str) -> list[str]:
     """Error by depth as one line; ``profile`` is layerwise's comma list of log10 errors."""
-    errors = [10.0 ** float(log) for log in profile.split(",") if log]
-    drawn = curve(errors)
+    logs = [float(log) for log in profile.split(",") if log]
+    drawn = curve([10.0**log for log in logs])
     if not drawn:
         return []
-    said = [show_error(error, metric) for error in (errors[0], errors[-1], max(errors))]
+    told = (logs[0], logs[-1], max(logs))
+    said = ["infinite or NaN" if log >= BEYOND else show_error(10.0**log, metric) for log in told]
     ends = f"{said[0]} at the first node, {said[1]} at the last, at most {said[2]}"
     return [f"    error by depth: {drawn}", f"      ({ends}; logarithmic)"]
 

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Mapping
 
 from engines.compare.say import say_amount
 from engines.probe import HUGE, SILENT_DB
@@ -55,6 +56,35 @@ def decibels(value: float | None) -> str:
     return "exact" if value >= SILENT_DB else f"{round(value, 1) + 0.0:.1f} dB"
 
 
+# Values of an outcome that are names inside; (field, value) -> what people read.
+VALUES: Mapping[tuple[str, str], str] = {
+    ("observer", "reproduces"): "it still fails",
+    ("observer", "improves"): "it no longer fails",
+    ("observer", "cannot-run"): "it cannot run",
+    ("explanation", "keeps-higher"): "none: it computes more exactly than it says",
+    ("explanation", "unknown"): "not known",
+    ("single_thread", "cures"): "right",
+    ("single_thread", "no"): "still wrong",
+    ("single_thread", "not-tried"): "not tried",
+    ("behaviour", "steady"): "always the same",
+    ("behaviour", "rebuilds-differ"): "some builds pass",
+    ("behaviour", "same-engine"): "some runs of one build pass",
+    ("behaviour", "unresolved"): "cannot tell",
+    ("outcome", "none-needed"): "nothing is needed",
+    ("outcome", "not-enough"): "not enough",
+    ("outcome", "whole"): "the whole model",
+    ("kind", "wrap-reshape"): "two Reshapes around tensors",
+    ("kind", "wrap-max"): "a Max around tensors",
+    ("kind", "barrier"): "tensors made outputs",
+    ("kind", "control-flow"): "how it runs is fixed",
+}
+
+
+def say_word(field: str, value: object) -> object:
+    """A value of an outcome's field in a user's words, where it is a name inside; else as it is."""
+    return VALUES.get((field, value), value) if isinstance(value, str) else value
+
+
 def name_precision(label: str, precision: object) -> str:
     """A label of a step's, with the precision that the outcome was measured in: ``error that FP16 alone explains``."""
     return label.replace("{precision}", str(precision).upper() if precision else "the precision")
@@ -99,7 +129,7 @@ def price(cost: Cost) -> str:
     work = [count(cost.builds, "build"), count(cost.runs, "run")] if cost.builds > 0 else []
     parts = [f"{asked} ({', '.join(work)})" if work else asked]
     parts += [f"about {duration(cost.seconds)}"] if cost.seconds >= 0 else []
-    parts.append(f"at most {size(cost.disk)} more on disk" if cost.disk >= 0 else "? on disk")
+    parts.append(f"at most {size(cost.disk)} more on disk" if cost.disk >= 0 else "on disk not known yet")
     unknown = ". How long one takes is not known yet; this step finds out" if cost.seconds < 0 else ""
     if cost.seconds < 0 and cost.unit > 0:
         unknown = f". The first build took {duration(cost.unit)}, later ones mostly take less"

@@ -89,7 +89,7 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
             found = f"{other}; so it takes company that a search of the whole model finds"
     if isinstance(found, str):
         return Finish(
-            ExtractOutcome(reason=found, message=f"No isolated part reproduces the failure: {found}."),
+            ExtractOutcome(reason=found, message=f"No part fails on its own as the model does: {found}."),
             msgspec.structs.replace(findings, case=None),
         )
     trials, nodes, grown = found

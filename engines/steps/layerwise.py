@@ -549,11 +549,11 @@ def _message(
     """``largest``: the largest share that a part has in a failure that is spread; None where it is not."""
     metric = ask.criterion.metric
     if observer == "cannot-run":
-        return f"The model cannot run with its {len(ask.index.nodes)} nodes' tensors marked: {seen.reason}"
+        return f"The model cannot run while every layer is looked at: {seen.reason}"
     if observer == "improves":
         return (
-            f"With {seen.watched} of its tensors marked, the model no longer fails where it was "
-            f"{wrong_by(ask.signature.error, ask.signature.metric)}: marking changes what the engine does."
+            f"While we look at {seen.watched} of its tensors, the model no longer fails; it was "
+            f"{wrong_by(ask.signature.error, ask.signature.metric)}. Looking changes what the engine does."
         )
     if largest is not None:
         errors = [r.error for r in table if r.error is not None]
@@ -567,7 +567,7 @@ def _message(
         )
     if top is None:
         bad = sum(r.error > limit(ask.criterion, r.name) for r in table if r.error is not None)
-        return f"{bad} tensors differ, but no single node's own error reaches the outputs."
+        return f"{'1 tensor differs' if bad == 1 else f'{bad} tensors differ'}, but no node by itself makes the outputs wrong."
     small = top.own <= limit(ask.criterion, ask.index.tensors[top.tensor].name)
     what = "a small error, which grows on its way to the outputs" if small else "the error that reaches the outputs"
     return (

@@ -9,7 +9,7 @@ from engines.compare.criterion import Criterion
 from engines.compare.say import say_amount, say_limit
 from engines.probe import HUGE, Answer
 from engines.steps.registry import STEPS
-from wizard.words import count, decibels, elide, listing, name_precision, number, visible
+from wizard.words import count, decibels, elide, listing, name_precision, number, say_word, visible
 
 _WIDTH = 30  # of the words before a value
 _MOST = 12  # outputs with a table of their own
@@ -46,7 +46,7 @@ def found(
             continue
         label = spec.labels.get(name) or _ERRORS.get(name) or name.replace("_", " ")
         label = name_precision(label, outcome.get("precision"))
-        shown = _amount(value, rule) if rule and _is_error(name, value) else _text(value)
+        shown = _amount(value, rule) if rule and _is_error(name, value) else _text(say_word(name, value))
         lines.append(f"  {label:{_WIDTH}} {visible(shown)}")
     return lines
 
