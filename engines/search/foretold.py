@@ -25,6 +25,8 @@ RINGS = 4
 # Times less than the largest value, on the sample that the search works on: other samples may go beyond it. Chosen, not measured:
 # twice would do for inputs that are twice as large, and who squares them goes four times as far.
 NEAR = 4.0
+# Times the largest value from which on one is infinite in the storage type, however it is rounded: FP16 rounds up to 65,519 down.
+SURELY = 1.001
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -74,6 +76,16 @@ def foretell_places(ask: Inquiry, op: str = "") -> Sub[tuple[Place, ...]]:
         )
         for n in makers
     )
+
+
+def list_beyond(ask: Inquiry) -> Sub[frozenset[int]]:
+    """The tensors that nodes make, on the sample that the search works on, which the storage type makes infinite. Asks the
+    reference what ``foretell_places`` asks it first."""
+    told: dict[int, float] = yield from _measure_reached(
+        ask, (t for n in ask.everything for t in _floating_outputs(ask.index, n)), (ask.findings.sample,)
+    )
+    limit = SURELY * largest_finite(ask.ctx.storage)
+    return frozenset(t for t, top in told.items() if top > limit)
 
 
 def _nodes_behind(index: GraphIndex, node: int, reached: Mapping[int, float], largest: float) -> tuple[int, ...]:

@@ -35,7 +35,8 @@ _BESIDE = (1, 2, 4, 8)
 
 class Trials(msgspec.Struct):
     """Every node set asked about so far, with its verdict. ``count`` is the number of distinct decision probes; ``most`` how many
-    there may be, 0 for as many as it takes: from then on nothing new is asked, and cannot be told."""
+    there may be, 0 for as many as it takes: from then on nothing new is asked, and cannot be told. ``beyond``: tensors whose
+    captured values are infinite once stored. A part that is fed one of them cannot be seen to fail, and is not asked about."""
 
     ask: Inquiry
     known: dict[NodeIds, Verdict] = {}
@@ -43,6 +44,7 @@ class Trials(msgspec.Struct):
     count: int = 0
     best: int = -1
     most: int = 0
+    beyond: frozenset[int] = frozenset()
 
     @property
     def ended(self) -> bool:
@@ -61,6 +63,8 @@ class Trials(msgspec.Struct):
         if nodes not in self.known:
             if self.ended:
                 return Verdict("unresolved", detail="the search was ended")
+            if self.beyond and not self.beyond.isdisjoint(self.ask.index.boundary(nodes)[0]):
+                return Verdict("unresolved", "unrepresentable-input")
             text = f"trying {len(nodes)} of {len(self.ask.index.nodes)} nodes"
             yield Note(text, best=self.best, tried=self.count)
             candidate = self.ask.candidate(nodes)
@@ -135,10 +139,13 @@ def find_apart(trials: Trials, failing: tuple[int, ...]) -> Sub[tuple[int, ...]]
     return failing
 
 
-def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True, likely: Collection[int] = ()) -> Sub[NodeIds]:
+def minimise(
+    trials: Trials, nodes: Iterable[int], *, cuts: bool = True, likely: Collection[int] = (), last_first: bool = False
+) -> Sub[NodeIds]:
     """From a failing node set to a small one that was measured to fail; with ``cuts`` by the node order first. 1-minimal unless
-    removals were unresolved for the engine's own reasons. ``likely``: nodes that are dropped last."""
-    failing = tuple(sorted(nodes, key=lambda n: (n in likely, n)))
+    removals were unresolved for the engine's own reasons. ``likely``: nodes that are dropped last; of the others, and of these,
+    the first ones first, or with ``last_first`` the last ones."""
+    failing = tuple(sorted(nodes, key=lambda n: (n in likely, -n if last_first else n)))
     if cuts:
         failing = yield from find_shortest(trials, failing, from_end=False)
         failing = yield from find_shortest(trials, failing, from_end=True)
@@ -146,6 +153,26 @@ def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True, likely:
     if len(failing) == 1:
         return frozenset(failing)
     return frozenset((yield from ddmin(failing, lambda items: trials.test(frozenset(items)))))
+
+
+def minimise_pieces(trials: Trials, start: NodeIds, found: NodeIds, likely: Collection[int]) -> Sub[NodeIds]:
+    """The smaller of ``found``, which ``minimise`` made of ``start``, and what it makes in the opposite order, where ``found``
+    is in pieces: then some are mere company to the others, any would do, and which are left is a matter of order. At most as
+    many are tried as were before."""
+    if trials.most or not is_in_pieces(trials.ask.index, found):
+        return found
+    trials.most = 2 * trials.count
+    other: NodeIds = yield from minimise(trials, start, cuts=False, likely=likely, last_first=True)
+    trials.most = 0
+    return min(found, other, key=len)
+
+
+def is_in_pieces(index: GraphIndex, nodes: NodeIds) -> bool:
+    """Whether no tensor leads from some of the nodes to the rest of them."""
+    reached = {min(nodes)}
+    while (wider := reached | (index.ring(reached) & nodes)) != reached:
+        reached = wider
+    return len(reached) < len(nodes)
 
 
 def grow_cut(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeIds:
