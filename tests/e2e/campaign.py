@@ -303,7 +303,9 @@ class Campaign:
             seconds = time.monotonic() - began
             assert ran.returncode not in (2, 70), ran.stderr
             route = self.run("show", session, "--canonical").stdout
-            kib = sum(path.stat().st_blocks for path in session.rglob("*")) // 2
+            # A file that several names link to once, and no folders: so a tmpfs counts.
+            blocks = {p.stat().st_ino: p.stat().st_blocks for p in session.rglob("*") if p.is_file()}
+            kib = sum(blocks.values()) // 2
             self._straight[scene.name] = Straight(ran.returncode, route, seconds, lines(session), kib)
         return self._straight[scene.name]
 
@@ -528,11 +530,11 @@ class Campaign:
 
     def filled(self, scene: Scene, size: int, tally: Tally) -> None:
         """One session of the scene on a disk of its own that is too small, and grows each time when it is full. ``size``: the
-        first one, from 1 up to ``SIZES``, which is about what the session takes."""
+        first one, from 1 up to ``SIZES``, which is what the session takes at its end."""
         straight = self.straight(scene)
         disk = self.home / f"disk-{secrets.token_hex(3)}"
         disk.mkdir()
-        kib = tally.kib = max(8, size * (straight.kib + 128) // SIZES)
+        kib = tally.kib = max(8, size * straight.kib // SIZES)
         if said := _mounted(disk, kib):
             tally.skipped = said
             return

@@ -103,14 +103,19 @@ def written_since(store: Store, moment: float) -> int:
 
 def needed(state: State, events: Iterable[AnyEvent], store: Store) -> set[str]:
     """Digests of what must stay: parts of events, and all that the steps of the route (or of one that a rewind may lead back to)
-    have found, kept in tables, rest on, or were told of a model's graph."""
+    have found, kept in tables, rest on, or were told of a model's graph; and what the step at hand saved before it was
+    interrupted, as it asks for that again and would write it anew."""
     visits = {v.run: v for route in (*state.anchors.values(), state.route) for v in route if v.run}
+    here = state.here if state.here is not None and state.here.status in ("running", "cancelled") else None
+    at_hand = {v.run for v in visits.values() if here is not None and (v.node, v.visit) == (here.node, here.visit)}
     found = {digest for event in events for digest in _parts(event)}
     for visit in visits.values():
         found |= _digests_in(visit, store)
         for key in (key for keys in visit.decisive.values() for key in keys):
             found |= _kept(state, key, store)
     for key, asked in state.asked.items():
+        if asked.run in at_hand:
+            found |= _kept(state, key, store)
         if not asked.asks(Describe):
             continue
         if asked.run in visits or getattr(asked.probe, "model", "") in found:

@@ -125,7 +125,9 @@ class Walk:
             ticking.cancel()
             await self._stepping.drop_ahead()
             await self._pool.stop(hard=control.stopping == "hard")
-        if control.stopping and not end:  # most of what a session weighs; who takes it up again makes it again
+        # Most of what a session weighs; who takes it up again makes it again. At an end it went already (``close``), but for what
+        # a probe that nobody waited for wrote until the pool ended it.
+        if control.stopping or end:
             await self._house.drop_made()
         control.phase = "ended" if end else "stopped"
         control.reason = reason

@@ -120,6 +120,20 @@ def test_what_is_made_again_goes_when_a_session_ends_or_is_stopped(
     assert bool(list(store.captures.iterdir())) == (code == 3)
 
 
+def test_what_a_probe_writes_until_the_pool_ends_it_goes_too(tmp_path: Path) -> None:
+    """A cancelled probe may work on for a moment; in a whole session beside others three captured files were left."""
+    captured = Store(tmp_path).captures / "reference" / "sample" / "1.npy"
+
+    class Late(Keeping):
+        async def stop(self, hard: bool = False) -> None:
+            await super().stop(hard)
+            captured.parent.mkdir(parents=True)
+            captured.write_bytes(b"x" * KIB)
+
+    assert keep(tmp_path, Late(tmp_path)) == 0
+    assert list(Store(tmp_path).captures.iterdir()) == []
+
+
 def _table(folder: Path) -> list[dict[str, Any]]:
     return msgspec.json.decode(Store(folder).get(state(folder).route[1].tables["bundle"]))
 
@@ -180,6 +194,20 @@ def test_the_order_in_which_files_go(tmp_path: Path) -> None:
     assert room.free(store, now, 1 << 40).files == {"log": 5, "saved": 1}
     assert room.free(store, now, 1 << 40).files == {}
     assert str(room.Evicted(KIB, {"log": 5, "index": 1})) == "5 logs of probes that worked and 1 graph index, 1.0 KiB"
+
+
+def test_what_an_interrupted_step_saved_stays(tmp_path: Path) -> None:
+    """It asks for that first once it goes on, and writing it anew would take the room again that was made."""
+
+    assert keep(tmp_path, Keeping(tmp_path)) == 0
+    lines = (tmp_path / NAME).read_bytes().splitlines(keepends=True)
+    ended = [number for number, line in enumerate(lines) if b'"kind":"step.finished"' in line]
+    (tmp_path / NAME).write_bytes(b"".join(lines[: ended[1]]))  # killed before the second step was through
+    assert room.free(Store(tmp_path), state(tmp_path), 1 << 40).files == {"orphan": 1, "log": 6}, "its table alone"
+    oracle = Keeping(tmp_path)
+    assert keep(tmp_path, oracle) == 0
+    assert oracle.saved == 0
+    assert room.free(Store(tmp_path), state(tmp_path), 1 << 40).files == {"saved": 1}, "once it is through"
 
 
 def test_parts_of_events_never_go(tmp_path: Path) -> None:
