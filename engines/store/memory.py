@@ -40,11 +40,10 @@ def room() -> int:
     return max(0, free)
 
 
-def starved(held: int) -> bool:
-    """Whether a process that held so many bytes, and had no more, was in want of them because others hold the memory: it had less
-    than an eighth of it to itself, which is too little to say anything about what it was doing."""
-    total = machine()
-    return total > 0 and held + room() < total // 8
+def starved(had: int) -> bool:
+    """Whether a process that could have had so many bytes was in want because others hold the memory: less than an eighth of it,
+    which is too little to say anything about what it was doing. What one that has ended held is in ``room`` already."""
+    return had < machine() // 8
 
 
 def kernel_kills() -> int:

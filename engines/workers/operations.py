@@ -95,7 +95,7 @@ def _answer_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collecti
         if (fault := faults.find_fault(error)) is not None:
             _log_traceback()
             return faults.make_unanswered(fault, store.root)
-        if isinstance(error, MemoryError) and memory.starved(memory.own()):
+        if isinstance(error, MemoryError) and memory.starved(memory.own() + memory.room()):
             _log_traceback()
             return faults.make_unanswered(faults.no_memory(), store.root)
         return _measure_failure(error, time.monotonic() - begun)
@@ -330,7 +330,7 @@ def _no_verdict(ran: command.CheckResult, store: Store, folder: Path, kills: int
     system had killed for want of memory before it ran."""
     if ran.signal == signal.SIGKILL:
         held = memory.kernel_kills() > kills
-        if held and memory.starved(0):
+        if held and memory.starved(memory.room()):
             return faults.make_unanswered(faults.no_memory(), store.root)
         said = "The system killed the checker for want of memory." if held else "The checker was killed (SIGKILL)."
         return Measurement(status="out-of-memory" if held else "crash", message=said, signal=ran.signal)

@@ -571,7 +571,7 @@ class Pool:
         elif fault := fault or (faults.find_full_disk([_SHARED], 0) if number == signal.SIGBUS else None):
             facts["errno"] = fault.errno
             status, message = "fault", f"{faults.say_fault(fault)} The worker process ended{doing} meanwhile."
-        elif number == signal.SIGKILL and memory.kernel_kills() > kills and memory.starved(held):
+        elif number == signal.SIGKILL and memory.kernel_kills() > kills and memory.starved(max(held, memory.room())):
             status, message = (
                 "fault",
                 f"{faults.say_fault(faults.no_memory())} The system killed the worker process{doing}.",

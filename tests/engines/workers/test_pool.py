@@ -387,13 +387,25 @@ def test_no_file_descriptors_are_no_answer(tmp_path: Path) -> None:
     assert "No further file may be opened" in none.message
 
 
-@pytest.mark.parametrize(("others", "status"), [(True, "fault"), (False, "out-of-memory")])
-def test_a_worker_killed_for_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: bool, status: str) -> None:
-    """The kernel's own count and what is free are told here: whether a probe has had room enough decides whose memory it was."""
+@pytest.mark.parametrize(
+    ("held", "free", "status"),
+    [
+        (1, 1, "fault"),
+        (1, 60, "out-of-memory"),
+        (6, 7, "fault"),  # what it held is free again
+        (20, 1, "out-of-memory"),  # another took it at once
+    ],
+)
+def test_a_worker_killed_for_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int, free: int, status: str
+) -> None:
+    """The kernel's own count, what the worker held and what is free after its death (of 64 GiB) are told here: whether a probe
+    has had room enough decides whose memory it was."""
     counted = iter([0, *[1] * 20])
     monkeypatch.setattr("engines.store.memory.kernel_kills", lambda: next(counted))
     monkeypatch.setattr("engines.store.memory.machine", lambda: 64 << 30)
-    monkeypatch.setattr("engines.store.memory.room", lambda: (1 if others else 60) << 30)
+    monkeypatch.setattr("engines.store.memory.room", lambda: free << 30)
+    monkeypatch.setattr("engines.store.memory.own", lambda _: held << 30)
 
     async def work(pool: Pool) -> Measurement:
         return await pool.run(ask("die=9"))
