@@ -16,7 +16,8 @@ ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def number(value: float | None) -> str:
-    """An error or tolerance: three significant digits; ``?`` where not measured."""
+    """An error, a tolerance or a value: three significant digits, without an exponent where people read it (``76,800``); ``?``
+    where not measured."""
     if value is None:
         return "?"
     if abs(value) >= HUGE:
@@ -24,6 +25,8 @@ def number(value: float | None) -> str:
     if value == 0:
         return "0"
     text = f"{value:.3g}"
+    if 1000 <= abs(value) < 1e6:
+        return f"{float(text):,.0f}"
     if "e" in text:
         mantissa, _, exponent = text.partition("e")
         return f"{mantissa}e{int(exponent)}"

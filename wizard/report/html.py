@@ -1,12 +1,12 @@
 """The report as one HTML page: no network, no script, light and dark, every name escaped."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.resources import files
 from typing import Any
 
-from engines.compare.say import wrong_by
+from engines.compare.say import say_sample, wrong_by
 from engines.search.lookalike import say_lookalike
 from wizard.flow import render
 from wizard.flow.model import Flow
@@ -15,7 +15,7 @@ from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Report, readable
 from wizard.report.gather import say_effect, say_source
 from wizard.report.hand_on import list_deeds
-from wizard.report.lost import say_values_apart, say_values_lost
+from wizard.report.lost import say_values_apart, say_values_lost, say_where
 from wizard.report.markdown import error, flat, version
 from wizard.words import (
     TEXT,
@@ -64,8 +64,8 @@ def to_html(report: Report, flow: Flow | None = None) -> str:
     }
     page: str = _template().render(
         r=report, drawn=drawn, alike=groups(map(kind, report.culprits)), environment=flat(report.environment), count=count,
-        others=others, bug=say_lookalike, source=say_source, tally=picture.tally, effect=say_effect(report),
-        deeds=list_deeds(report),
+        others=others, drawn_probes=picture.MOST, bug=say_lookalike, source=say_source, tally=picture.tally,
+        effect=say_effect(report), deeds=list_deeds(report),
     )  # fmt: skip
     return page + "\n"
 
@@ -93,9 +93,18 @@ def _template() -> Any:
     )
     environment.filters.update(
         number=number, decibels=decibels, duration=duration, margin=margin, switch=switch, name=show_name, whole=whole,
-        lost=say_values_lost, apart=say_values_apart, version=version, error=error, amount=show_error, wrong_by=wrong_by,
+        lost=say_values_lost, apart=say_values_apart, where=say_where, sample=say_sample, joined=join_names,
+        version=version, error=error, amount=show_error, wrong_by=wrong_by,
     )  # fmt: skip
     return environment.from_string((files("wizard.report") / "report.html.j2").read_text(encoding="utf-8"))
+
+
+def join_names(names: Sequence[str]) -> Any:
+    """Names as code, a comma between two."""
+    from markupsafe import Markup, escape
+
+    shown = [escape(show_literally(show_name(name))) for name in names]
+    return Markup(", ").join(Markup(f"<code>{name}</code>") for name in shown)  # noqa: S704
 
 
 def show_literally(value: object) -> object:

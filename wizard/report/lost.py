@@ -16,6 +16,18 @@ def lost_everywhere(v: Values) -> bool:
     return total(v) == v.actual_nonfinite > 0 == v.expected_nonfinite
 
 
+def alike(v: Values) -> bool:
+    """Whether the values that were kept are right: of what comes and goes, a run that passed."""
+    return not any(map(any, v.grid))
+
+
+def say_where(v: Values) -> str:
+    """How an output is wrong that no picture shows: ``is wrong everywhere``; ``was right in the run that was kept``."""
+    if alike(v):
+        return "was right in the run that was kept: the fault comes and goes"
+    return "is wrong everywhere" if total(v) > 1 else "is wrong"
+
+
 def say_values_lost(v: Values) -> str:
     """What is not finite: ``On the engine all 16 values are infinite; in the reference all are finite.`` Empty where all is."""
     if not v.actual_nonfinite and not v.expected_nonfinite:
@@ -53,4 +65,6 @@ def say_values_apart(v: Values) -> str:
         return f"Those that the engine has lie {bounds}."
     worst = max((x for row in v.grid for x in row if x < HUGE), default=0.0)
     off = f"wrong by up to {say_percent(worst)} of the largest right value" if worst else "right"
-    return f"What is finite lies {bounds} and is {off}."
+    if v.actual_nonfinite or v.expected_nonfinite:
+        return f"What is finite lies {bounds} and is {off}."
+    return f"Its value{'s lie' if total(v) > 1 else ' lies'} {bounds}; the engine's {'are' if total(v) > 1 else 'is'} {off}."

@@ -12,7 +12,7 @@ from engines.graph import ranges
 from engines.probe import HUGE
 from wizard.report.document import Depth, Look, Report, Search, Weighed
 from wizard.report.figures import CEILING, FLOOR, draw_bars, log_error
-from wizard.report.lost import lost_everywhere, say_values_apart, say_values_lost
+from wizard.report.lost import alike, lost_everywhere, say_values_apart, say_values_lost
 from wizard.report.prefix import tell_apart
 from wizard.report.probe_words import WORDS
 from wizard.report.strip import MEANING, Span, Trail, columns, name_nodes, nodes_of, parse
@@ -22,6 +22,7 @@ from wizard.words import count, elide, number, show_error, visible
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 50, 18
 NARROW = 350  # units of a picture on a telephone, which shows it unscaled: nobody has to scroll sideways
 BLOCKS = "▁▂▃▄▅▆▇█"
+MOST = 240  # probes of a search that are drawn, the last ones
 
 
 class Bar(NamedTuple):
@@ -67,7 +68,7 @@ def error_by_depth(
         f'<text class="axis" x="{left - 6}" y="{max(10.0, level(10.0**power) + 4):.1f}" text-anchor="end">'
         f"{_say_power(power, metric)}</text>"
         for power in range(int(FLOOR), int(CEILING) + 1, 2)
-        if abs(level(10.0**power) - limit) > 11
+        if abs(level(10.0**power) - limit) > 14  # else it touches the word
     ]
     line = ""
     if tolerance:
@@ -77,12 +78,12 @@ def error_by_depth(
             f'<text class="axis" x="{left - 6}" y="{max(10.0, limit + 4):.1f}" text-anchor="end">allowed</text>'
         )
     caption = (
-        f'<text class="axis" x="{left}" y="{HEIGHT - 4}">first node</text>'
+        f'<text class="axis" x="{left - 6}" y="{HEIGHT - 4}" text-anchor="end">first node</text>'
         f'<text class="axis" x="{width}" y="{HEIGHT - 4}" text-anchor="end">last</text>'
     )
     named, bottom = _name_culprits(shown, left, width)
     label = f"Error of {len(points)} tensors against the reference, in topological order, logarithmic"
-    return _svg(bottom, label, "".join([*marks, *bars, line, caption, named]), width)
+    return _svg(bottom, label, "".join([*marks, *bars, line, named, caption]), width)
 
 
 def _say_power(power: int, metric: str) -> str:
@@ -91,7 +92,7 @@ def _say_power(power: int, metric: str) -> str:
 
 
 def _name_culprits(shown: Sequence[Bar], left: int, width: int) -> tuple[str, float]:
-    """A mark below the first bar of each culprit, its name in a row of its own, and where all that ends."""
+    """A mark below the first bar of each culprit, its name in a row of its own below that, and where all that ends."""
     first: dict[int, int] = {}
     for i, bar in enumerate(shown):
         if bar.worst.culprit:
@@ -99,17 +100,18 @@ def _name_culprits(shown: Sequence[Bar], left: int, width: int) -> tuple[str, fl
     lines, drawn, y, wide = [], [], float(HEIGHT), (width - left) / len(shown)
     for culprit, i in sorted(first.items()):
         x, ground = left + (i + 0.5) * wide, HEIGHT - BOTTOM
-        anchor, shift, room = ("start", 8, width - x) if x < width / 2 else ("end", -8, x)
-        most = min(48, int(room - 8) // 7 - len("culprit 10: "))  # 7 units a letter
-        name = escape(visible(elide(shown[i].worst.name, most)) or "(no name)")
+        most = min(48, width // 7 - len("culprit 10: "))  # 7 units a letter
+        said = f"culprit {culprit}: {visible(elide(shown[i].worst.name, most)) or '(no name)'}"
+        half = 3.5 * len(said)
+        middle = min(max(x, half), width - half)
         lines.append(
             f'<path class="mark" d="M{x:.1f} {ground + 2} l4 7 l-8 0 Z"/>'
-            f'<path class="edge" d="M{x:.1f} {ground + 9} L{x:.1f} {y + 9:.1f}"/>'
+            f'<path class="edge" d="M{x:.1f} {ground + 9} L{x:.1f} {y + 3:.1f}"/>'
         )
         drawn.append(
-            f'<text class="label" x="{x + shift:.1f}" y="{y + 12:.1f}" text-anchor="{anchor}">culprit {culprit}: {name}</text>'
+            f'<text class="label" x="{middle:.1f}" y="{y + 14:.1f}" text-anchor="middle">{escape(said)}</text>'
         )
-        y += 16
+        y += 18
     return "".join([*lines, *drawn]), y + (4 if first else 0)  # a name lies over the line of another one
 
 
@@ -136,16 +138,18 @@ def before_and_after(report: Report) -> str:
     if report.error and w.error is not None and report.tolerance and report.metric != "elementwise":
         x, allowed = _along(report.tolerance), escape(show_error(report.tolerance, report.metric))
         for name, error in (("as it is", report.error), ("with the workaround", w.error)):
+            ends = (y + 14, y + 30)  # over the bar, not over its words
             drawn.append(
                 f'<text class="axis" x="0" y="{y + 11}">largest error {name}: {escape(show_error(error, report.metric))} '
                 "(logarithmic scale)</text>"
                 f'<rect class="{"bad" if error > report.tolerance else "good"}" x="0" y="{y + 16}" '
                 f'width="{max(1.0, _along(error)):.1f}" height="12"/>'
+                f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{ends[0]:.0f}" y2="{ends[1]:.0f}"/>'
             )
             y += 38
+        anchor, aside = ("start", -3) if x < WIDTH / 2 else ("end", 3)
         drawn.append(
-            f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{y - 60:.0f}" y2="{y + 8:.0f}"/>'
-            f'<text class="axis" x="{x + 5:.1f}" y="{y + 8:.0f}">allowed {allowed}</text>'
+            f'<text class="axis" x="{x + aside:.1f}" y="{y + 8:.0f}" text-anchor="{anchor}">allowed {allowed}</text>'
         )
         y += 14
     (before, all_), (after, of) = counts
@@ -214,7 +218,7 @@ def arrived_and_added(
     if not rows:
         return ""
     beside = width >= WIDTH  # names stand beside their bars, else above them
-    left, right, tall, down = (250, width - 74, 32, 0) if beside else (0, width - 74, 46, 15)
+    left, right, tall, down = (250, width - 74, 36, 0) if beside else (0, width - 74, 48, 15)
 
     def across(error: float) -> float:
         return left + (right - left) * (1 - level(error) / (HEIGHT - BOTTOM))
@@ -229,7 +233,7 @@ def arrived_and_added(
             else (f'x="0" y="{y - 3}"', f'x="{width}" y="{y - 3}" text-anchor="end"')
         )
         drawn.append(f'<text class="label" {places[0]}>{name}</text><text class="axis" {places[1]}>{op}</text>')
-        for at, kind, value in ((3, "soft-bar", p.inherited or 0.0), (14, "bad" if p.bad else "good", p.added or 0.0)):
+        for at, kind, value in ((3, "soft-bar", p.inherited or 0.0), (16, "bad" if p.bad else "good", p.added or 0.0)):
             end = across(value)
             drawn.append(
                 f'<rect class="{kind}" x="{left}" y="{y + at}" width="{max(1.0, end - left):.1f}" height="9"/>'
@@ -247,7 +251,7 @@ def arrived_and_added(
     return _svg(bottom + 16, label, "".join(drawn), width)
 
 
-def history(search: Search, number: int = 1, most: int = 240) -> str:
+def history(search: Search, number: int = 1, most: int = MOST) -> str:
     """The probes of a search in order, the last where there are many. Where parts of the model were tried: the model as a
     strip of cells, below it a line for each part at its place, and how few nodes are left; a click plays it. Where nodes were
     kept in a higher precision: a line for each set. Else a mark each. ``number`` tells apart the pictures of one page."""
@@ -294,7 +298,6 @@ def _hunt(search: Search, tried: Sequence[Tried], number: int, *, kept: bool) ->
     )
     last = search.whole - 1
     axis = (
-        f'<text class="axis" x="{LEFT - 6}" y="{top + 9:.1f}" text-anchor="end">no. {tried[0][0]}</text>'
         f'<text class="axis" x="{LEFT}" y="{bottom + 14:.1f}">node 0</text>'
         f'<text class="axis" x="{WIDTH}" y="{bottom + 14:.1f}" text-anchor="end">node {last:,}</text>'
     )
@@ -313,9 +316,9 @@ def _hunt(search: Search, tried: Sequence[Tried], number: int, *, kept: bool) ->
         f'<path class="outline" d="{path}"/>'
         f'<text class="axis" x="{LEFT - 6}" y="{below + 5:.1f}" text-anchor="end">{search.whole:,}</text>'
         f'<text class="axis" x="{LEFT - 6}" y="{below + high:.1f}" text-anchor="end">1</text>'
-        f'<text class="axis" x="{LEFT}" y="{below + high + 14:.1f}">{what}: {search.whole:,} to {curve[-1]:,}, logarithmic</text>'
+        f'<text class="axis" x="{LEFT}" y="{below + high + 18:.1f}">{what}: {search.whole:,} to {curve[-1]:,}, logarithmic</text>'
     )
-    return _svg(below + high + 20, label, play + strip + "".join(drawn) + axis, fits=True)
+    return _svg(below + high + 24, label, play + strip + "".join(drawn) + axis, fits=True)
 
 
 def _across(node: int, whole: int) -> float:
@@ -379,10 +382,14 @@ def _marks(search: Search, looks: Sequence[Look]) -> str:
             drawn.append(f'<rect class="{kind}" x="{x:.1f}" y="4" width="{room:.1f}" height="12">{title}</rect>')
         else:
             drawn.append(f'<text class="axis" x="{x + room / 2:.1f}" y="14" text-anchor="middle">×{title}</text>')
-    drawn.append(
-        f'<text class="axis" x="{LEFT}" y="32">first probe</text>'
-        f'<text class="axis" x="{max(LEFT + 170, LEFT + len(looks) * wide):.0f}" y="32" text-anchor="end">last</text>'
-    )
+    end = LEFT + len(looks) * wide
+    if end < LEFT + 200:  # no room for two words below so few
+        drawn.append(f'<text class="axis" x="{LEFT}" y="32">from the first probe to the last</text>')
+    else:
+        drawn.append(
+            f'<text class="axis" x="{LEFT}" y="32">first probe</text>'
+            f'<text class="axis" x="{end:.0f}" y="32" text-anchor="end">last</text>'
+        )
     label = f"The {count(len(looks), 'probe')} of {escape(visible(elide(search.step, 60)))}, {tally(search)}"
     return _svg(38, label, "".join(drawn), fits=True)
 
@@ -407,9 +414,10 @@ _LOST = {
 
 def heat(values: Values) -> str:
     """The grid of differences: the darker a tile, the larger its worst difference, log scale; where only one side is finite, a
-    colour and a letter of its own. Nothing where the engine has no finite value at all: there is no place to point at."""
+    colour and a letter of its own. Nothing where there is no place to point at: the engine has no finite value at all, one
+    tile is all there is, or both are alike."""
     rows, columns = len(values.grid), max(map(len, values.grid), default=0)
-    if not rows or not columns or lost_everywhere(values):
+    if rows * columns < 2 or lost_everywhere(values) or alike(values):
         return ""
     wide = min((WIDTH - LEFT) / columns, 40.0)
     tall = min(max(wide, 12.0), 20.0, max(240 / rows, 10.0))
@@ -517,10 +525,12 @@ def neighbourhood(place: Vicinity, width: int = WIDTH) -> str:
             f'<text class="label" x="{left + 12}" y="{y + 29}">{escape(names[i])}</text>'
         )
     bottom = 22 + len(place.spots) * tall
-    way = " → ".join([*place.way[:4], *(["…"] if len(place.way) > 4 else []), place.output])
+    told = 4 if beside else 2
+    way = " → ".join([*place.way[:told], *(["…"] if len(place.way) > told else []), place.output])
     more = [f"{count(place.after, 'node')} on", f"shortest way out: {way}"][: 2 if place.output else 1]
     rows = ["; ".join(more)] if beside else more
-    drawn.append(f'<text class="axis" x="{left}" y="12">{count(place.before, "node")} before</text>')
+    if place.before:
+        drawn.append(f'<text class="axis" x="{left}" y="12">{count(place.before, "node")} before</text>')
     for n, row in enumerate(rows):
         most = 100 if beside else width // 6
         drawn.append(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from engines.compare.criterion import Criterion, Verdict
+from engines.compare.criterion import Criterion, Signature, Verdict
 from engines.compare.judge import judge, judge_check, judge_whole
 from engines.compare.say import wrong_by
 from engines.findings import Findings
@@ -53,6 +53,8 @@ WHY = {
     "crash": "the engine crashed",
     "varies": "comes and goes",
 }
+
+ENDED = ("build", "crash")  # signatures of a failure that is how the attempt ends, and no error of a value
 
 
 def tried(probe: AnyProbe | None) -> str:
@@ -158,14 +160,15 @@ def verdict(probe: AnyProbe | None, measurement: Measurement | None, findings: F
         return "done", ""
     if not isinstance(probe, Measure | Check):
         return ("done", "") if measurement.status == "ok" else ("unresolved", measurement.message or measurement.status)
-    criterion = findings.criterion
-    if measurement.status != "ok" or criterion is None:
+    criterion, signature = findings.criterion, findings.round_signature or findings.signature
+    ended = signature is not None and signature.kind in ENDED
+    if criterion is None or (measurement.status != "ok" and not ended):
         if measurement.status != "ok":
             died = f", signal {measurement.signal}" if measurement.signal else ""
             return "unresolved", WHY.get(measurement.status, measurement.status) + died
         return "done", _worst(measurement)
     try:
-        answer = _judge(probe, measurement, criterion, findings)
+        answer = _judge(probe, measurement, criterion, signature)
     except (ValueError, KeyError):
         return "done", _worst(measurement)
     if answer.kind == "unresolved":
@@ -177,11 +180,13 @@ def verdict(probe: AnyProbe | None, measurement: Measurement | None, findings: F
     return ("fails" if answer.kind == "fail" else "passes"), ", ".join(filter(None, (own, effect)))
 
 
-def _judge(probe: Measure | Check, measurement: Measurement, criterion: Criterion, findings: Findings) -> Verdict:
-    signature = findings.round_signature or findings.signature
+def _judge(
+    probe: Measure | Check, measurement: Measurement, criterion: Criterion, signature: Signature | None
+) -> Verdict:
     if isinstance(probe, Check):
         return judge_check(measurement, criterion)
-    if signature is None or probe.candidate.nodes == ranges.ALL:
+    compared = signature is None or signature.kind not in ENDED
+    if signature is None or (compared and probe.candidate.nodes == ranges.ALL):
         return judge_whole(measurement, criterion)
     return judge(measurement, criterion, signature)
 

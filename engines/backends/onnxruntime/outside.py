@@ -137,10 +137,12 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
         *(f"options.AddConfigEntry({_quote(key)}, {_quote(value)});" for key, value in entries.items()),
         f"Ort::Session session(env, ORT_TSTR({_quote(model)}), options);",
     ]
-    in_python = Recipe("ONNX Runtime in Python", "python", "\n".join(python), told[-1] if disabled else "")
-    if plug_in:
-        return [in_python]
-    return [in_python, Recipe("ONNX Runtime in C++", "cpp", "\n".join(cpp), cpp[-2] if disabled else "")]
+    line, cpp_line = (told[-1], cpp[-2]) if disabled else ("", "")
+    for n, name in enumerate(("optimization=", "threads=")):  # as their lines stand
+        if any(setting.startswith(name) for setting in cure.switched_off):
+            line, cpp_line = python[3 + n], cpp[1 + n]
+    in_python = Recipe("ONNX Runtime in Python", "python", "\n".join(python), line)
+    return [in_python] if plug_in else [in_python, Recipe("ONNX Runtime in C++", "cpp", "\n".join(cpp), cpp_line)]
 
 
 def _plug_in_lines(plug_in: Mapping[str, Any]) -> list[str]:

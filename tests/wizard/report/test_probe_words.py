@@ -2,6 +2,8 @@
 
 import pytest
 
+from engines.compare.criterion import Criterion, Signature
+from engines.findings import Findings
 from engines.probe import (
     AnyProbe,
     Candidate,
@@ -12,9 +14,10 @@ from engines.probe import (
     Inspect,
     LoadInputs,
     Measure,
+    Measurement,
     Sanitize,
 )
-from wizard.report.probe_words import kept, part, size, tried
+from wizard.report.probe_words import kept, part, size, tried, verdict
 
 
 def measure(candidate: Candidate | None = None, **more: object) -> Measure:
@@ -65,3 +68,21 @@ def test_what_probes_are_called(probe: AnyProbe | None, words: str, nodes: int) 
 def test_the_part_that_the_strip_shows(probe: Measure, tries: str) -> None:
     assert part(probe) == tries
     assert kept(probe) == probe.keep
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "said"),
+    [
+        ("build", "build-failed", "fails"),
+        ("crash", "crash", "fails"),
+        ("build", "crash", "unresolved"),
+        ("accuracy", "build-failed", "unresolved"),
+    ],
+)
+@pytest.mark.parametrize("nodes", ["3-5", "*"])
+def test_what_is_refused_fails_where_the_failure_is_that_it_is_refused(
+    kind: str, status: str, said: str, nodes: str
+) -> None:
+    findings = Findings(criterion=Criterion(), signature=Signature(kind=kind, sample="real:0"))  # type: ignore[arg-type]
+    answer = Measurement(status=status)  # type: ignore[arg-type]
+    assert verdict(measure(Candidate(nodes=nodes)), answer, findings)[0] == said
