@@ -1,5 +1,6 @@
 """Scores: one tensor against its reference, every metric at once, in float64 or exact integers, a chunk at a time."""
 
+import decimal
 import functools
 from collections.abc import Iterator
 
@@ -7,7 +8,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.compare.answers import Floats, is_integral, to_json, widen
+from engines.compare.answers import DIGITS, Floats, is_integral, to_json, widen
 from engines.probe import HUGE, SILENT_DB, Score
 
 CHUNK = 1 << 16  # elements: their float64 copies stay in the processor's cache
@@ -16,6 +17,8 @@ SAMPLE = 256  # points from which a first front is made
 # Polygraphy's denominator for a reference of zero, so that elementwise questions get its answers.
 TINY = 2.220446049250313e-16
 DEFAULT = 1e-5
+_UP = decimal.Context(prec=DIGITS, rounding=decimal.ROUND_CEILING)
+COSINE_PLACES = 12  # what matters of it is how far it is from 1
 
 Array = NDArray[np.generic]
 
@@ -103,7 +106,7 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
         cosine=_cosine(dot, signal, power, equal=noise == 0),
         sqnr_db=_decibels(level, noise),
         ulp=to_json(ulp),
-        mismatched=(mismatched + new + lost) / count,
+        mismatched=to_json((mismatched + new + lost) / count),
         new_nonfinite=new,
         lost_nonfinite=lost,
         first_nonfinite=first,
@@ -147,7 +150,7 @@ def _integers(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[
         cosine=_cosine(dot, signal, power, equal=not wrong),
         sqnr_db=_decibels(level, noise),
         ulp=to_json(max_abs),
-        mismatched=wrong / max(1, flat_b.size),
+        mismatched=to_json(wrong / max(1, flat_b.size)),
         exact=True,
         equal=not wrong,
         absmax=to_json(absmax),
@@ -232,11 +235,17 @@ def _front(points: Floats) -> Floats:
 
 
 def _steps(front: Floats) -> tuple[tuple[float, float], ...]:
-    """At most STEPS steps. Neighbours are merged into the corner that exceeds both, so no failure is ever hidden."""
+    """At most STEPS steps of DIGITS digits. Neighbours are merged into the corner that exceeds both and digits rounded up, so
+    no failure is ever hidden."""
     if len(front) > STEPS:
         groups = np.array_split(front, STEPS)
         front = np.stack([g.max(axis=0) for g in groups])
-    return tuple((to_json(a), to_json(r)) for a, r in front)
+    return tuple((_outwards(a), _outwards(r)) for a, r in front)
+
+
+def _outwards(value: float) -> float:
+    """As ``to_json``, and never smaller."""
+    return to_json(value) if value.is_integer() else float(_UP.create_decimal_from_float(value))
 
 
 def _ulps(apart: Floats, size: Floats, dtype: np.dtype) -> float:
@@ -279,7 +288,11 @@ def _ratio(part: float, whole: float) -> float:
 
 def _cosine(dot: float, signal: float, power: float, *, equal: bool) -> float:
     norms = float(np.sqrt(signal) * np.sqrt(power))
-    return float(np.clip(dot / norms, -1.0, 1.0)) if norms > 0 and np.isfinite(norms) else float(equal)
+    return (
+        round(float(np.clip(dot / norms, -1.0, 1.0)), COSINE_PLACES)
+        if norms > 0 and np.isfinite(norms)
+        else float(equal)
+    )
 
 
 def _decibels(signal: float, noise: float) -> float:
@@ -287,4 +300,4 @@ def _decibels(signal: float, noise: float) -> float:
         return SILENT_DB
     if signal == 0:
         return -SILENT_DB
-    return float(np.clip(20 * np.log10(signal / noise), -SILENT_DB, SILENT_DB))
+    return to_json(float(np.clip(20 * np.log10(signal / noise), -SILENT_DB, SILENT_DB)))

@@ -14,7 +14,7 @@ from .conftest import check
 
 BUNDLE = {
     "model.onnx", "engine.onnx", "inputs.json", "inputs.npz", "expected.json", "expected.npz", "check.py", "commands.sh",
-    "report.md", "report.html", "journal.jsonl.gz", "environment.json",
+    "report.md", "report.html", "journal.jsonl", "environment.json",
 }  # fmt: skip
 
 

@@ -1,13 +1,12 @@
 """The whole bundle of a session: a folder a culprit, with the report, the journal and the environment beside the first."""
 
-import gzip
 import os
 import shlex
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -46,7 +45,6 @@ from wizard.session.problems import AGREEING, SessionProblem
 
 FIRST = "case"
 KEEP_SCRIPT = "keep_fp32.py"
-JOURNAL = f"{journal.NAME}.gz"
 REPORTS = ("report.md", "report.html", "report.json")
 WITHHELD = "weights.txt"
 TRACES = "traces.txt"
@@ -162,7 +160,9 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
         write_case(place, culprit, paths, asked)
         models += [place / name for name in paths if (place / name).suffix == ".onnx" and (place / name).is_file()]
         places[place] = culprit
-    tells = _write_journal(reading.folder / journal.NAME, folder / JOURNAL, found)
+    if (reading.folder / journal.NAME).is_file():
+        with (folder / journal.NAME).open("wb") as record:
+            record.writelines(journal.rewritten(reading.folder / journal.NAME, found.cleaned, found.touches))
     write_whole(store, {model: model for model in models})
     whole = [place for place in places if (place / "model.onnx").is_file()]
     held: dict[Path, int] = {}
@@ -196,30 +196,16 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
         (folder / KEEP_SCRIPT).write_text(text, encoding="utf-8")
     if report.workaround and report.workaround.apply:
         (folder / APPLY).write_text(how_to_apply(report.workaround), encoding="utf-8")
-    if said := say_traces_left(found, folder, {JOURNAL: tells}):
+    if said := say_traces_left(found, folder):
         (folder / TRACES).write_text(said + "\n", encoding="utf-8")
-
-
-def _write_journal(source: Path, target: Path, found: Traces) -> bool:
-    """The session's journal without its traces, compressed, where it has one; whether it still holds one of them. Raises OSError,
-    DamagedJournal."""
-    tells = False
-    if source.is_file():
-        # Level 2 takes 0.4 s for 90 MiB of measurements and leaves a fifth to a quarter of them; level 6 takes three times as
-        # long and leaves a sixth to a fifth.
-        with target.open("wb") as file, gzip.GzipFile(journal.NAME, "wb", 2, file, mtime=0) as record:
-            for lines in journal.rewritten(source, found.cleaned, found.touches):
-                tells = tells or found.holds(lines)
-                record.write(lines)
-    return tells
 
 
 def _share(folder: Path, others: Sequence[Path]) -> None:
     """Give each further culprit's folder the same journal, and one file where it tells the same: links, which a copy or an
     archive of the bundle makes whole files of."""
     for place in others:
-        if (folder / JOURNAL).is_file():
-            copying.link(folder / JOURNAL, place / JOURNAL)
+        if (folder / journal.NAME).is_file():
+            copying.link(folder / journal.NAME, place / journal.NAME)
         for name in REPORTS:
             copying.join_equal(folder / name, place / name)
 
@@ -232,10 +218,9 @@ def keep_script(workaround: Workaround | None, version: str) -> str:
     return outside.keep_script(outside.found(parse(workaround.engine), version), workaround.keep_higher)
 
 
-def say_traces_left(found: Traces, folder: Path, known: Mapping[str, bool]) -> str:
-    """What of a bundle still tells whose it is, in a sentence that does not; "" where nothing does. ``known``: as
-    ``Traces.left``."""
-    names = found.left(folder, known)
+def say_traces_left(found: Traces, folder: Path) -> str:
+    """What of a bundle still tells whose it is, in a sentence that does not; "" where nothing does."""
+    names = found.left(folder)
     if not names:
         return ""
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""

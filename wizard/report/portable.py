@@ -13,9 +13,8 @@ import shlex
 import socket
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path, PurePath
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -109,38 +108,20 @@ class Traces(msgspec.Struct, frozen=True, dict=True):
         below = next((p for p, stands in self.folders.items() if not stands and word.startswith(f"{p}/")), "")
         return word.removeprefix(f"{below}/") if below else PurePath(word).name
 
-    def left(self, folder: Path, known: Mapping[str, bool] = MappingProxyType({})) -> list[str]:
-        """Files below the folder, by their names from there, that still hold one of them. ``known``: name of a file, wherever it
-        lies, -> whether it does; it is not read (its bytes are compressed). Raises OSError."""
-        return [
-            str(path.relative_to(folder))
-            for path in sorted(folder.rglob("*"))
-            if path.is_file() and (known[path.name] if path.name in known else self._in(path))
-        ]
-
-    def holds(self, data: bytes) -> bool:
-        """Whether the bytes hold one of them."""
-        return self._left[0].search(data) is not None
-
-    def _in(self, path: Path) -> bool:
-        with path.open("rb") as file:
-            before = b""
-            while block := file.read(_BLOCK):
-                if self.holds(before + block):
-                    return True
-                before = block[-self._left[1] :]
-        return False
-
-    @functools.cached_property
-    def _left(self) -> tuple[re.Pattern[bytes], int]:
-        """What is looked for in the end, and how many bytes two blocks must share so that none is missed between them."""
+    def left(self, folder: Path) -> list[str]:
+        """Files below the folder, by their names from there, that still hold one of them. Raises OSError."""
         places = [re.escape(word.encode()) for word in (*self.files, *self.folders)]
         names = [
             rb"(?<![\w.-])" + re.escape(word.encode()) for word in self.names
         ]  # in a model any byte may come before a text
         words = [*places, *names]
         pattern = re.compile(rb"(?:%s)(?![\w-])" % b"|".join(words) if words else b"(?!)")
-        return pattern, max(map(len, words), default=0) + 2
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        return [
+            str(path.relative_to(folder))
+            for path in files
+            if _holds(path, pattern, max(map(len, words), default=0) + 2)
+        ]
 
 
 def traces(reading: Reading) -> Traces:
@@ -203,3 +184,13 @@ def _users(problem: Problem) -> set[str]:
     """Whose home folders the problem names."""
     texts = (problem.model, problem.folder, problem.check, problem.engine, *problem.inputs, *problem.digests)
     return {PurePath(home).name for text in texts for home in _HOMES.findall(text)}
+
+
+def _holds(path: Path, pattern: re.Pattern[bytes], longest: int) -> bool:
+    with path.open("rb") as file:
+        before = b""
+        while block := file.read(_BLOCK):
+            if pattern.search(before + block):
+                return True
+            before = block[-longest:]
+    return False

@@ -56,6 +56,29 @@ def test_the_first_nonfinite_element_of_a_large_array(monkeypatch: pytest.Monkey
     assert score("y", actual, np.zeros(35, np.float32)).first_nonfinite == 27
 
 
+def test_a_journal_keeps_eight_digits_and_no_failure_is_rounded_away() -> None:
+    rng = np.random.default_rng(0)
+    expected = rng.normal(size=2000).astype(np.float32)
+    actual = expected + rng.normal(size=2000).astype(np.float32) / 100
+    s = score("y", actual, expected)
+    apart = np.abs(actual.astype(np.float64) - expected)
+    assert s.max_abs == pytest.approx(apart.max(), rel=1e-7)
+    assert s.front[0][0] >= apart.max(), "an absolute tolerance below the largest difference is still exceeded"
+    kept = [
+        v for v in msgspec.structs.astuple(msgspec.structs.replace(s, front=(), cosine=1.0)) if isinstance(v, float)
+    ]
+    kept += [v for pair in s.front for v in pair]
+    assert all(v.is_integer() or v == float(f"{v:.8g}") for v in kept)
+    assert 1 - s.cosine == pytest.approx(
+        1 - float(np.dot(actual, expected) / (np.linalg.norm(actual) * np.linalg.norm(expected))), abs=1e-6
+    )
+
+
+def test_a_whole_number_is_kept_whole() -> None:
+    s = score("y", np.array([2**40 + 1]), np.array([3]))
+    assert (s.max_abs, s.actual_absmax) == (2**40 - 2, 2**40 + 1)
+
+
 def test_no_infinity_reaches_the_journal() -> None:
     zero, one = np.zeros(3), np.ones(3)
     for pair in [

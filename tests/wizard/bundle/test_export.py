@@ -1,7 +1,6 @@
 """From a journalled session to report and bundle, with a session written by hand."""
 
 import errno
-import gzip
 import json
 import re
 import subprocess
@@ -36,7 +35,6 @@ from wizard.report.portable import handed_on
 from wizard.report.read import read
 from wizard.session import folder as folders
 from wizard.session.events import (
-    NoteAdded,
     Offered,
     ProbeFinished,
     ProbeStarted,
@@ -47,8 +45,7 @@ from wizard.session.events import (
     StepFinished,
     StepStarted,
 )
-from wizard.session.journal import Journal, scan
-from wizard.session.journal import read as journal_events
+from wizard.session.journal import Journal
 from wizard.session.problems import SessionProblem, of_system
 
 FLOW = """\
@@ -229,7 +226,7 @@ def test_the_bundle(session: Path, tmp_path: Path) -> None:
         "report.md",
         "report.html",
         "report.json",
-        "journal.jsonl.gz",
+        "journal.jsonl",
         "environment.json",
         "nodes.json",
         "keep_fp32.py",
@@ -253,7 +250,7 @@ def test_the_bundle(session: Path, tmp_path: Path) -> None:
 def test_what_two_culprits_folders_tell_alike_lies_on_the_disk_once(
     session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared = ("journal.jsonl.gz", "report.md", "report.html", "report.json")
+    shared = ("journal.jsonl", "report.md", "report.html", "report.json")
     case = export(read(session), tmp_path / "case")
     assert all((case / "culprit-2" / name).samefile(case / name) for name in shared)
     assert not (case / "culprit-2/model.onnx").samefile(case / "model.onnx")
@@ -267,21 +264,6 @@ def test_what_two_culprits_folders_tell_alike_lies_on_the_disk_once(
     monkeypatch.setattr(Path, "hardlink_to", refused)
     other = export(read(session), tmp_path / "other")
     assert all((other / "culprit-2" / name).read_bytes() == (other / name).read_bytes() for name in shared)
-
-
-@pytest.mark.parametrize("left", [True, False], ids=["a folder in a word", "none"])
-def test_what_a_compressed_journal_still_tells_is_named(session: Path, tmp_path: Path, left: bool) -> None:
-    """Of what is compressed no trace can be seen from outside. What begins in the middle of a word is not cleaned."""
-    journal = Journal(session / "journal.jsonl")
-    journal.append(NoteAdded(text=f"{'copy' if left else ''}{tmp_path}/logs"))
-    journal.close()
-    case = export(read(session), tmp_path / "case")
-    said = (case / "traces.txt").read_text() if left else ""
-    assert (case / "traces.txt").exists() is left
-    assert ("culprit-2/journal.jsonl.gz" in said) is left
-    text = gzip.decompress((case / "journal.jsonl.gz").read_bytes()).decode()
-    assert (str(tmp_path) in text) is left
-    assert len(scan(text.encode())) == len(journal_events(session / "journal.jsonl"))
 
 
 def test_a_session_and_its_own_bundle_hold_one_report(session: Path) -> None:
