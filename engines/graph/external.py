@@ -1,5 +1,6 @@
 """Weights files: tensors whose bytes lie beside the model, written as a stream and read through a memory map."""
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -12,7 +13,10 @@ from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
 from engines.graph.model_problem import ModelProblem
 from engines.graph.names import bodies
+from engines.store import unsynced
 
+# Bytes of a file of weights above which nobody waits for the disk: that takes a second and more where a disk is slow.
+LARGE = 64 << 20
 ALIGN = 64  # bytes; every tensor starts on a cache line, as memory-mapping engines want it
 INLINE = 1024  # bytes; smaller tensors stay inside the model
 CHUNK = 8 << 20
@@ -224,15 +228,21 @@ class Incoming:
             self.write(piece)
         return start
 
-    def place(self, name: Callable[[str], Path]) -> str:
+    def place(self, name: Callable[[str], Path], *, sync: bool = True) -> str:
         """Put the finished file where ``name`` says for its digest, which is returned; also over a file of that name, which may
-        be damaged."""
+        be damaged. ``sync``: wait until the disk has it; else a large one is left to ``unsynced.sync``."""
         self._file.truncate()
         self._file.flush()
-        os.fsync(self._file.fileno())
         digest = self._sha.hexdigest()
-        name(digest).parent.mkdir(parents=True, exist_ok=True)
-        self._path.replace(name(digest))
+        target = name(digest)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not sync and self._size >= LARGE:
+            unsynced.announce(target)
+            with contextlib.suppress(OSError):  # there is one already, or the disk knows no links
+                target.hardlink_to(self._path)
+                return digest
+        os.fsync(self._file.fileno())
+        self._path.replace(target)
         return digest
 
 
@@ -250,11 +260,11 @@ class Writer(Incoming):
         self._pending.append((tensor, start, self._size - start))
         make_external(tensor, "pending", start, self._size - start)
 
-    def finish(self) -> str:
-        """The location of the finished file, ``weights/<digest>.bin``; ``""`` where nothing was added."""
+    def finish(self, *, sync: bool = True) -> str:
+        """The location of the finished file, ``weights/<digest>.bin``; ``""`` where nothing was added. ``sync``: as ``place``."""
         if not self._pending:
             return ""
-        location = f"{FOLDER}/{self.place(lambda digest: self._folder / f'{digest}.bin')}.bin"
+        location = f"{FOLDER}/{self.place(lambda digest: self._folder / f'{digest}.bin', sync=sync)}.bin"
         for tensor, offset, length in self._pending:
             make_external(tensor, location, offset, length)
         return location

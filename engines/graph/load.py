@@ -132,7 +132,9 @@ class StoredModel:
         return frozenset(names.used(self.proto.graph))
 
 
-def import_model(path: Path, store: Store, ceiling: Ceiling | None = None, *, content: bytes | None = None) -> Imported:
+def import_model(
+    path: Path, store: Store, ceiling: Ceiling | None = None, *, content: bytes | None = None, sync: bool = True
+) -> Imported:
     """Take a user's ONNX file, with its external data, into the session.
 
     Constant nodes of the main graph become weights, calls of the model's own functions become what is in them, nodes are sorted
@@ -140,7 +142,7 @@ def import_model(path: Path, store: Store, ceiling: Ceiling | None = None, *, co
     open; names (unless giant) and metadata stay. Weights are copied as a stream.
 
     ``ceiling``: (IR version, opset) -> the newest that the usual engine takes; a model that is newer is restated in those where
-    that means exactly the same. ``content``: the file's bytes, where they were read already.
+    that means exactly the same. ``content``: the file's bytes, where they were read already. ``sync``: as ``save``.
     Raises ``ModelProblem`` with one sentence, ``OSError`` where the session's disk is full.
     """
     proto = _parse(path, content)
@@ -177,7 +179,7 @@ def import_model(path: Path, store: Store, ceiling: Ceiling | None = None, *, co
         notes.append("The nodes were not in topological order; they were sorted.")
     if not graph.node:
         raise ModelProblem(f"The model '{path.name}' has no nodes: there is nothing to search.")
-    digest = save(store, proto, str(path.parent))
+    digest = save(store, proto, str(path.parent), sync=sync)
     complaint = _checker_complaint(store.models / f"{digest}.onnx")
     if complaint:
         notes.append(f"ONNX's own checker objects: {complaint}")
@@ -188,13 +190,15 @@ def import_model(path: Path, store: Store, ceiling: Ceiling | None = None, *, co
     )
 
 
-def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
+def save(store: Store, proto: ModelProto, weights_from: str = "", *, sync: bool = True) -> str:
     """Store a model; returns its digest. ``proto`` is changed: its big tensors are moved out.
 
     ``weights_from``: the folder to which its external tensors' locations are relative; ``""``: they are the store's own
-    already and stay where they are. Raises ``ModelProblem``, ``OSError``.
+    already and stay where they are. ``sync``: as ``external.Incoming.place``. Raises ``ModelProblem``, also where a file of
+    weights was changed meanwhile; ``OSError``.
     """
     source = Path(weights_from) if weights_from else store.models
+    read: dict[Path, tuple[int, ...]] = {}
     with external.Writer(store.models) as writer:
         for tensor in external.initializers_with_bodies(proto.graph):
             own = external.is_external(tensor) and not weights_from
@@ -206,13 +210,17 @@ def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
                     _make_inline(tensor, external.read_bytes(tensor, source))
                 else:
                     location, offset, _ = external.external_span(tensor)
-                    writer.add(tensor, external.read_chunks(external.resolve(source, location), offset, size))
+                    path = external.resolve(source, location)
+                    read.setdefault(path, _stamp(path))
+                    writer.add(tensor, _read_pieces(path, offset, size))
             elif size > external.INLINE:
                 writer.add(tensor, _raw_bytes(tensor, size))
         for tensor in external.attribute_tensors(proto):
             if external.is_external(tensor):
                 _make_inline(tensor, external.read_bytes(tensor, source))
-        writer.finish()
+        if changed := next((path for path, stamp in read.items() if _stamp(path) != stamp), None):
+            raise _Changed(changed)
+        writer.finish(sync=sync)
     try:
         data = proto.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as error:
@@ -220,6 +228,33 @@ def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
     digest = hashlib.sha256(data).hexdigest()
     keep(store.models / f"{digest}.onnx", data)
     return digest
+
+
+class _Changed(ModelProblem):
+    """A file of weights is not the one that was begun to be copied."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"'{path.name}' was changed while it was copied into the session: the copy may be half of one model and half of "
+            "another. Start again once whatever writes it is done."
+        )
+
+
+def _read_pieces(path: Path, offset: int, size: int) -> Iterator[bytes]:
+    """As ``external.read_chunks``, of a file that was long enough a moment ago. Raises ModelProblem where it is not now."""
+    try:
+        yield from external.read_chunks(path, offset, size)
+    except (EOFError, FileNotFoundError):
+        raise _Changed(path) from None
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What of a file is another one once somebody has written to it, has put another in its place or none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def load(store: Store, digest: str) -> StoredModel:

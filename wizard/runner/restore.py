@@ -5,7 +5,7 @@ asked again; what it makes must have the digest that it had.
 """
 
 from engines.probe import AnyProbe, Import, LoadInputs, Sanitize
-from engines.store import sound
+from engines.store import sound, unsynced
 from engines.store.content import Damaged, Store
 from engines.workers.executor import Prober
 from wizard.runner import progress
@@ -18,12 +18,13 @@ _TIMEOUT = 3600.0
 
 
 def examine(ledger: Ledger, *, going_on: bool) -> tuple[str, ...]:
-    """What has to be said of the session's files. Captured values and converted weights that are damaged are removed: they are
-    made again when they are needed.
+    """What has to be said of the session's files. Captured values and converted weights that are damaged are removed, and so are
+    weights that did not reach the disk: they are made again when they are needed.
 
     ``going_on``: further probes are to be asked. Raises SessionProblem where a file that they need is damaged.
     """
     said = [_shortened(ledger)]
+    unsynced.prove(ledger.store)
     faults = sound.faults(ledger.store, READ)
     needed = _files(ledger.store, _needed(ledger)) if going_on else set()
     if bad := next((name for name in faults.kept if name in needed), ""):

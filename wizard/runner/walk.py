@@ -5,6 +5,7 @@ finds it there and writes it into the journal (``_ask``), and ``decide`` reads i
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -120,6 +121,11 @@ class Walk:
         try:
             code, reason, end = await self._walk()
             control.closing = True
+            if (
+                not end and not control.stopping
+            ):  # a stop does not wait for the disk: a resume proves what it finds there
+                with contextlib.suppress(OSError):
+                    await self._house.sync()
             self._ledger.emit(SessionClosed(end=end, exit_code=code, reason=reason[:2000]))
         finally:
             ticking.cancel()
@@ -187,6 +193,7 @@ class Walk:
 
     async def _go_one_further(self) -> None:
         control = self.control
+        self._house.sync_beside()
         if control.rewind is not None:
             self._go_back(control.rewind)
         if control.stopping:
@@ -298,6 +305,8 @@ class Walk:
         began = swept = time.monotonic()
         while True:
             self._draw()
+            with contextlib.suppress(OSError):  # the walk meets it, too
+                self._house.sync_beside()
             if self.work.drive is not None and time.monotonic() - swept > SWEEP:
                 await self._house.sweep()
                 swept = time.monotonic()
