@@ -1,8 +1,9 @@
 """Numbers, times and names as people read them."""
 
+import itertools
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from engines.compare.say import say_amount
 from engines.probe import HUGE, SILENT_DB
@@ -10,6 +11,7 @@ from engines.search.cost import Cost
 
 # Characters of one word: a command's list of layers may be thousands long, a name of a megabyte is an attack.
 LONGEST = 8_000
+MOST_OPERATORS = 12  # operators in a row that are told one by one
 NAME, WORD, TEXT = 200, 500, 4_000  # characters of a name, of any other word, of a text in a report: of more both ends
 # Control, format (direction marks), surrogate, line and paragraph separator.
 ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -88,6 +90,14 @@ def say_word(field: str, value: object) -> object:
     return VALUES.get((field, value), value) if isinstance(value, str) else value
 
 
+def say_operators(ops: Sequence[str], between: str = " + ") -> str:
+    """Operators in their order: a row of the same as ``41 Sin``, of many the first ones and how many more."""
+    runs = [(op, len(list(same))) for op, same in itertools.groupby(ops)]
+    told = between.join(op if many == 1 else f"{many} {op}" for op, many in runs[:MOST_OPERATORS])
+    left = sum(many for _, many in runs[MOST_OPERATORS:])
+    return f"{told} and {left:,} more" if left else told
+
+
 def name_precision(label: str, precision: object) -> str:
     """A label of a step's, with the precision that the outcome was measured in: ``error that FP16 alone explains``."""
     return label.replace("{precision}", str(precision).upper() if precision else "the precision")
@@ -132,7 +142,7 @@ def price(cost: Cost) -> str:
     work = [count(cost.builds, "build"), count(cost.runs, "run")] if cost.builds > 0 else []
     parts = [f"{asked} ({', '.join(work)})" if work else asked]
     parts += [f"about {duration(cost.seconds)}"] if cost.seconds >= 0 else []
-    parts.append(f"at most {size(cost.disk)} more on disk" if cost.disk >= 0 else "on disk not known yet")
+    parts.append(f"at most {size(cost.disk)} more on disk" if cost.disk >= 0 else "disk space not known yet")
     unknown = ". How long one takes is not known yet; this step finds out" if cost.seconds < 0 else ""
     if cost.seconds < 0 and cost.unit > 0:
         unknown = f". The first build took {duration(cost.unit)}, later ones mostly take less"

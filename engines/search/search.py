@@ -65,7 +65,7 @@ class Trials(msgspec.Struct):
                 return Verdict("unresolved", detail="the search was ended")
             if self.beyond and not self.beyond.isdisjoint(self.ask.index.boundary(nodes)[0]):
                 return Verdict("unresolved", "unrepresentable-input")
-            text = f"trying {len(nodes)} of {len(self.ask.index.nodes)} nodes"
+            text = f"trying {len(nodes):,} of {len(self.ask.index.nodes):,} nodes"
             yield Note(text, best=self.best, tried=self.count)
             candidate = self.ask.candidate(nodes)
             m: Measurement = yield from self.ask.repeated(

@@ -181,7 +181,7 @@ def _outcome(case: Case, grown: int, ask: Inquiry, instead: str) -> ExtractOutco
         effect=case.effect,
         grown=grown,
         needs_higher_inputs=case.needs_higher_inputs,
-        message=f"{len(case.nodes)} of {len(ask.index.nodes)} nodes, alone, "
+        message=f"{len(case.nodes):,} of {len(ask.index.nodes):,} nodes, alone, "
         f"{'fails' if len(case.nodes) == 1 else 'fail'} in the same way "
         f"({case.verified} builds).{higher}{instead}{say_left_whole(ask.index, ranges.decode(case.node_ids))}",
     )

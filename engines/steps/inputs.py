@@ -76,7 +76,7 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
 def _message(verdict: str, rf: int, r: int, nf: int, n: int, re: float | None, ne: float | None, metric: str) -> str:
     random = f"{nf} of {n} (worst: {wrong_by(ne, metric)})"
     if verdict == "none-given":
-        return f"No real inputs were given; random ones fail on {random}."
+        return f"No real inputs were given; {f'random ones fail on {random}' if nf else 'random ones are right'}."
     if not n:
         return (
             f"Real inputs fail on {rf} of {r} samples (worst: {wrong_by(re, metric)}); the model takes no random ones."

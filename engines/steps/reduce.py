@@ -192,7 +192,7 @@ def _message(reduced: Reduced, ask: Inquiry) -> str:
         return f"No smaller part is certain: {reduced.reason}."
     more = " It needs its inputs in higher precision: fed exactly it passes." if case.needs_higher_inputs else ""
     fail = "fails" if len(case.nodes) == 1 else "fail"
-    size = f"{len(case.nodes)} of {len(ask.index.nodes)} nodes {fail}"
+    size = f"{len(case.nodes):,} of {len(ask.index.nodes):,} nodes {fail}"
     whole = say_left_whole(ask.index, ranges.decode(case.node_ids))
     early = " The search was stopped here: that no smaller part fails was not shown." if reduced.stopped else ""
     if reduced.twin and case.minimal and len(case.nodes) > 1:

@@ -92,7 +92,7 @@ class Trail:
         if state == UNSURE:
             return f"{name.capitalize()}: {f'skipped, {why}' if why else 'cannot tell'}."
         if state == WRONG:
-            left = f"{many} of {count(self.whole, 'node')}"
+            left = f"{many:,} of {count(self.whole, 'node')}"
             return f"{name.capitalize()} alone {be} still wrong" + (f", so {left} are left." if smaller else ".")
         rest = without(self._suspects or ((0, self.whole - 1),), tried)
         inside = nodes_of(without(tried, self._suspects)) == 0 if self._suspects else True

@@ -170,7 +170,9 @@ def _span_row(inside: frozenset[int], name: str, style: str, width: int, glyphs:
     if len(line) + 1 + len(name) <= width:
         return join_contents([(line + " " + name, style)])
     before = min(inside) - 1 - len(name)
-    return join_contents([(" " * before + name + " " + line.lstrip() if before >= 0 else line, style)])
+    if before >= 0:
+        return join_contents([(" " * before + name + " " + line.lstrip(), style)])
+    return join_contents([(f"{name} {line[len(name) + 1 :]}"[:width], style)])  # no room beside it: over its beginning
 
 
 def shrinking(

@@ -5,7 +5,7 @@ from typing import Any
 
 from engines.compare.say import say_sample
 from engines.steps.registry import STEPS
-from wizard.words import name_precision, number, say_word, show_error
+from wizard.words import name_precision, number, say_operators, say_word, show_error
 
 # Of fields that mean the same in several steps; a step's SPEC has those of its own.
 LABELS: Mapping[str, str] = {
@@ -93,6 +93,8 @@ def show_fact(field: str, value: Any, metric: str) -> str:
     """The value of an outcome's field: an error as the report shows it, a sample as people count them."""
     if field in _ERRORS and isinstance(value, float):
         return show_error(value, metric)
+    if field == "ops" and isinstance(value, str):
+        return say_operators(value.split(" + ")) or "?"
     return say_sample(value) if field == "worst_sample" and value else show_value(say_word(field, value))
 
 

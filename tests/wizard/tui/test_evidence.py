@@ -85,7 +85,40 @@ def test_after_a_rewind_no_probe_of_another_step_is_shown(session: FakeSession) 
 
 
 def test_a_long_list_leaves_room_for_what_is_below_it() -> None:
-    ((_, said),) = facts({"ops": " + ".join(["Sin", "Relu"] * 200)}, ("ops",), "reduce")
+    ((_, said),) = facts({"names": ", ".join(["/a/Sin", "/b/Relu"] * 200)}, ("names",), "reduce")
     assert len(said) < 200
-    assert said.startswith("Sin + ")
-    assert said.endswith(" + Relu")
+    assert said.startswith("/a/Sin, ")
+    assert said.endswith(", /b/Relu")
+    ((_, said),) = facts({"ops": " + ".join(["Sin", "Relu"] * 200)}, ("ops",), "reduce")
+    assert (said.count("Sin"), said.endswith(" + Sin + Relu and 388 more")) == (6, True)
+    ((_, said),) = facts({"ops": " + ".join(["Sin"] * 41 + ["Relu"])}, ("ops",), "reduce")
+    assert said == "41 Sin + Relu"
+
+
+@pytest.mark.parametrize(("precision", "told"), [("fp16", ["FP16"]), ("fp32", [])])
+def test_the_error_that_a_precision_alone_explains_names_it(precision: str, told: list[str]) -> None:
+    outcome = {"precision": precision, "emulated_error": None}
+    said = [text for label, text in facts(outcome, ("emulated_error",), "compare") if label == "not measured"]
+    assert said == [f"error that {name} alone explains" for name in told], "nobody measures it for FP32"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [("observer", "reproduces", "it still fails"), ("behaviour", "rebuilds-differ", "some builds pass")],
+)
+def test_a_name_inside_is_said_in_a_users_words(field: str, value: str, said: str) -> None:
+    assert [text for _, text in facts({field: value}, (field,), "layerwise")] == [said]
+
+
+def test_what_runs_without_a_failure_leave_open_stands_behind_why(session: FakeSession) -> None:
+    missed = "A fault in fewer than 1 of 100 runs would not have shown."
+    s.opened(session)
+    session.script.add(e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1))
+    outcome = {"message": "300 runs, no failure.", "missed": missed, "looks": 300, "failures": 0, **INTERVAL}
+    session.script.add(e.StepFinished(run=1, node="reproduce", status="done", outcome=outcome))
+    offered = s.offered(session.flow, "reproduce", "no")
+    session.script.add(e.QuestionAsked(node="reproduce", visit=1, ask="?", answers=offered, recommended="no"))
+    scene = Watcher(session, s.FakeLibrary(session).problem(session.folder)).look()
+    assert scene is not None
+    assert missed in narrative.why(scene)[0][1]
+    assert evident(outcome, ("looks", "failures", *INTERVAL), Seen(), 80, UNICODE)[1] == [], "and only there"

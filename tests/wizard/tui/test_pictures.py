@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from engines.graph.index import GraphIndex, Node, Tensor
 from wizard.report import figures, vicinity
 from wizard.report.document import Look
+from wizard.report.strip import Strip
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.tui import pictures
 from wizard.tui.glyphs import ASCII, UNICODE, Glyphs
@@ -209,3 +210,10 @@ def test_looks_are_found_in_any_outcome_that_counted_them() -> None:
     assert pictures.outcome_looks({"failures": 2}) is None
     assert figures.log_error(0.0) == figures.log_error(-1.0) == figures.FLOOR
     assert figures.log_error(math.inf) == figures.CEILING
+
+
+def test_the_suspects_are_named_where_they_fill_the_row() -> None:
+    model = Strip(whole=400, cells=("wrong",) * 400, suspects=((0, 398),), many=399, said=("trying",))
+    rows = [row.plain for row in pictures.strip(model, ((0, 397),), 40, UNICODE)]
+    assert [row.split()[0] for row in rows[1:3]] == ["suspects", "trying"]
+    assert all(len(row) <= 40 for row in rows)

@@ -16,6 +16,7 @@ from wizard.session import events as e
 from wizard.session.folder import Summary
 from wizard.tui import keys, palette
 from wizard.tui.app import Narrowdown
+from wizard.tui.glyphs import UNICODE
 from wizard.tui.screens.finish import FinishScreen
 from wizard.tui.screens.overlays import (
     Card,
@@ -773,3 +774,14 @@ async def test_stopping_a_search_offers_its_smallest_part(
         await settle(pilot, lambda: "The search is not through" not in golden.text_of(app))
         asked = [r["do"] for r in session.sent if r["do"] in ("settle", "stop")]
         assert asked == ([sent] if sent else [])
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_no_time_runs_while_it_waits(session: FakeSession, make_app: Make, paused: bool) -> None:
+    s.running(session)
+    session.snapshot = {**(session.snapshot or {}), "paused": paused}
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot, lambda: "session k7f3" in golden.text_of(app))
+        title = golden.text_of(app).splitlines()[0]
+        assert ("paused" in title, f"session k7f3 {UNICODE.dot} " in title) == (paused, not paused)

@@ -66,7 +66,8 @@ class TitleLine(Lines[Scene | None]):
         scene, state, g = self._told, self._told.state, self.glyphs
         model = scene.problem.model.rpartition("/")[2] or scene.folder.name
         right = f"session {scene.id}"
-        if state.opened and width >= 70 and scene.face in ("running", "ended"):  # elsewhere it would stand still
+        waits = scene.face not in ("running", "ended") or (scene.work.paused and scene.face == "running")
+        if state.opened and width >= 70 and not waits:  # elsewhere it would stand still
             right += (
                 f" {g.dot} {duration(max(0.0, (state.last if state.end else scene.now or state.last) - state.opened))}"
             )
@@ -157,7 +158,7 @@ class SessionScreen(Hosted):
     def action_map(self) -> None:
         """The whole flow, the route in it, and the branches that were not taken."""
         if scene := self.scene:
-            told = f"{scene.flow.title}. You are at: {title(scene.flow, scene.node)}. Heavy lines: the way here."
+            told = f"{scene.flow.title}. Heavy lines: the way here. You are at: {title(scene.flow, scene.node)}"
             self.app.push_screen(
                 Drawing(
                     "Map",

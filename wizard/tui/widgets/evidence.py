@@ -112,7 +112,7 @@ def facts(outcome: Mapping[str, Any], fields: Sequence[str], step: str, metric: 
         value, of = outcome.get(name), outcome.get(_OF.get(name, ""))
         if name in whole or (name in _ONLY_IF and value in (0, False)) or of == 0 or (name, value) == ("metric", SHARE):
             continue
-        if value is None and name in _IF_MEASURED:
+        if value is None and (name in _IF_MEASURED or (name == "emulated_error" and precision == "fp32")):
             continue
         if value is None:
             missing.append(label(name, step, precision))
@@ -135,7 +135,8 @@ def evident(
             drawings.append(bars)
     looked = pictures.outcome_looks(outcome)
     if looked and "failures" in fields:
-        drawings.append(pictures.interval(*looked, width, glyphs))
+        # Where none failed the message says so, and how rare a failure may still be is a detail behind "why".
+        drawings.append(pictures.interval(*looked, width, glyphs) if looked[0] else [])
         drawn += ("failures", "looks", *(("builds",) if outcome.get("builds") == 1 else ()), *_INTERVAL)
     if "profile" in fields:
         drawings.append(profile(str(outcome.get("profile", "")), width, glyphs, seen))

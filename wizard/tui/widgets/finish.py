@@ -19,9 +19,7 @@ from wizard.tui.glyphs import Glyphs
 from wizard.tui.literal import elide, fit, literal
 from wizard.tui.scene import answer_text, chosen_freely
 from wizard.tui.widgets.lines import Lines, pairs, row, wrap
-from wizard.words import count, duration, listing, margin, show_error
-
-MOST_OPS = 12  # operators of a case that are named in their order
+from wizard.words import count, duration, listing, margin, say_operators, show_error
 
 
 class Culprits(Lines[Findings]):
@@ -76,8 +74,7 @@ def say_alike_culprit(culprit: Culprit, metric: str, width: int, glyphs: Glyphs)
 def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> list[tuple[str, str]]:
     """One culprit as label and value."""
     case = culprit.case
-    more = f" and {len(case.ops) - MOST_OPS} more" if len(case.ops) > MOST_OPS else ""
-    ops = f" {glyphs.arrow} ".join(case.ops[:MOST_OPS]) + more
+    ops = say_operators(case.ops, f" {glyphs.arrow} ")
     # Of the fresh looks, where any were taken.
     often = f"{case.verified.replace('/', ' of ')} times" if case.verified else ""
     own = "" if case.own is None else f"by itself it is {wrong_by(case.own, metric)}"
@@ -108,7 +105,7 @@ def passes(case: Case, glyphs: Glyphs) -> str:
         named = [ops[node] for node in ranges.decode(nodes)]
     except (KeyError, ValueError):
         return f"as {'node' if nodes.isdigit() else 'nodes'} {nodes} alone" if nodes else "?"
-    return f"as {f' {glyphs.arrow} '.join(named)} alone" if named else "?"
+    return f"as {say_operators(named, f' {glyphs.arrow} ')} alone" if named else "?"
 
 
 class Cure(Lines[Findings]):
