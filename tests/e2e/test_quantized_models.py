@@ -153,13 +153,28 @@ def test_a_model_without_pairs_is_bad_input(narrowdown, products) -> None:
     assert "no QuantizeLinear/DequantizeLinear pairs" in ran.err
 
 
+# All that the given samples need: the set without one of them is wrong on 79 or 80 of 80. Of 64 made near the given ones
+# seven are wrong with these five alone, by 10.2 to 15.1 % where 10 are allowed (ONNX Runtime asked directly). So samples that
+# were not given widen the set: to 11 and 9 where this was written, each needed for the margin that is aimed at; twelve at
+# most here, as processors round differently.
+NEEDED = {"/b/b.1/f/f.6/Conv", "/b/b.2/f/f.0/Conv", "/b/b.2/f/f.6/Conv", "/b/b.2/Add", "/b/b.3/f/f.0/Conv"}
+MOST = 12
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("flow", ["quantization", "accuracy"])
 def test_the_demo_network_walks_both_flows(narrowdown, tmp_path, flow: str) -> None:
     if flow == "quantization":
         ran = narrowdown("demo", "quantized", "--display", "plain")
         assert ran.code == 0, ran.out[-3000:] + ran.err
-        assert "5 of 46 quantized layers left in float make 16 of 16 samples pass" in ran.out
+        said = re.search(
+            r"(\d+) of 46 quantized layers left in float: right on (\d+) of \2 it was made on, 40 of 40 it had not seen "
+            r"\(8 of them given\); 40 of these fail without it \(.*?\): (.*?)\. The lowest SQNR",
+            ran.out,
+        )
+        assert said, ran.out[-3000:]
+        kept = said[3].split(", ")
+        assert (len(kept), set(kept) >= NEEDED, len(kept) <= MOST) == (int(said[1]), True, True), said[0]
         return
     import subprocess
     import sys
@@ -181,5 +196,10 @@ def test_the_demo_network_walks_both_flows(narrowdown, tmp_path, flow: str) -> N
     assert ran.code == 0, ran.out[-3000:] + ran.err
     report = narrowdown("report", session, "--format", "json").json()
     assert {c["cause"] for c in report["culprits"]} == {"quantization"}
-    assert len(report["workaround"]["keep_higher"]) == 5
+    workaround = report["workaround"]
+    assert set(workaround["keep_higher"]) >= NEEDED
+    assert len(workaround["keep_higher"]) <= MOST
+    assert workaround["minimal"]
+    assert workaround["samples_ok"] == workaround["samples_n"]
+    assert workaround["unseen_ok"] == workaround["unseen_n"] == workaround["unseen_failing"] >= 39
     assert (session / "worked-around.onnx").exists()
