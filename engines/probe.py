@@ -378,7 +378,9 @@ class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
     signal: int = 0
     log: str = ""  # path below the session folder
     build_seconds: float = 0.0
-    run_seconds: float = 0.0
+    run_seconds: float = 0.0  # of all runs together
+    # Of one run, where there were several: the middle one, as a run that the system held up says nothing.
+    median_seconds: float = 0.0
     nodes: int = 0  # of the candidate that was built
     assumed: Literal["", "pass", "fail"] = ""
 

@@ -12,7 +12,7 @@ from engines.probe import APART, HUGE, Measure, Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.latency import TIMED
+from engines.search.latency import TIMED, seconds_of_run
 from engines.search.rewrites import list_rewrites, place_rewrite, rewrite_probe
 from engines.search.whole import list_feeds
 from engines.sources import split_function
@@ -143,7 +143,7 @@ def _row(
     if ask.ctx.can("latency", untold=True):
         timed = msgspec.structs.replace(probe, samples=(ask.findings.sample,), runs=TIMED, exclusive=True)
         took = yield from asked(timed)
-        seconds = took.run_seconds / TIMED if took.status == "ok" and took.run_seconds > 0 else None
+        seconds = seconds_of_run(took) if took.status == "ok" else None
     passes = judge_whole(m, ask.criterion).passed
     return Tried(what, kind, passes, error if error < HUGE else None, _mean(ask, m, 0), seconds, chosen)
 

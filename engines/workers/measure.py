@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -119,7 +120,7 @@ class _Measuring:
         # A tensor that is fed from outside has as many rows as the captured one.
         self.spans = self.spans and not decode(probe.candidate.severed)
         self.builds = _builds if probe.runs <= 1 else Kept(_KEPT_BUILDS, _close_ready, _weigh_ready)
-        self.build_seconds = self.run_seconds = 0.0
+        self.build_seconds = self.run_seconds = self.median_seconds = 0.0
         self.artifacts: dict[str, str] = {}
 
     def answer(self) -> Measurement:
@@ -160,11 +161,14 @@ class _Measuring:
                 continue
             first: dict[int, Array] = {}
             compared: list[SampleResult] = []
+            took: list[float] = []
             for run in range(count):
                 self.progress("running" if count == 1 else f"running {run + 1} of {count}")
                 if run:
                     self._right(feed)
+                before = self.run_seconds
                 actual = self._run(ready, feed, run)
+                took.append(self.run_seconds - before)
                 if run == 0:
                     first = actual
                     if probe_scores := self._score_outputs(sample, actual, expected, feed):
@@ -175,6 +179,7 @@ class _Measuring:
                     results[run].extend(self._compare_outputs(sample, actual, expected, feed))
                     continue
                 results[run].extend(compared)
+            self.median_seconds += statistics.median(took) if len(took) > 1 else 0.0
             if self.probe.save and not self.artifacts:
                 self._save_case(ready, feed, expected, first)
         return Measurement(
@@ -187,6 +192,7 @@ class _Measuring:
             notes=tuple(dict.fromkeys(self.notes)),
             build_seconds=self.build_seconds,
             run_seconds=self.run_seconds,
+            median_seconds=self.median_seconds,
             nodes=nodes,
         )
 

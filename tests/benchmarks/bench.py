@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,7 @@ def measure(name: str, work: Measured, file: Path, *, again: bool) -> bool:
     if name in known and not again:
         print(f"{name}: measured before", flush=True)
         return True
+    begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="narrowdown-bench-") as place:
         try:
             row = work(Path(place))
@@ -62,7 +64,7 @@ def measure(name: str, work: Measured, file: Path, *, again: bool) -> bool:
             return False
     results.write(file, results.merged(before, [row]))
     done.write_text("".join(f"{n}\n" for n in dict.fromkeys([*known, name])), encoding="utf-8")
-    print(f"{name}: {' | '.join(row.cells)}", flush=True)
+    print(f"{name}: {' | '.join(row.cells)} (measured in {time.monotonic() - begun:.0f} s)", flush=True)
     return True
 
 

@@ -1,6 +1,7 @@
 """Measure on real models: what is fed, what is compared, what a part's error does to the whole."""
 
 import io
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -401,6 +402,22 @@ def test_what_is_saved_can_be_looked_at(opened, name: str) -> None:
     ran = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     with np.load(io.BytesIO(session.store.get(m.artifacts["inputs.npz"]))) as feeds:
         ran.run(None, dict(feeds))
+
+
+def test_a_run_that_is_held_up_does_not_count_as_the_time_of_a_run(small, monkeypatch) -> None:
+    session = small([helper.make_node("Mul", ["x", "x"], ["y"])], {"x": np.ones((1, 3), np.float32)}, {"y": (1, 3)})
+    calls, true = [], measure.feeds_by_name
+
+    def held_up(*given):
+        calls.append(given)
+        time.sleep(1.0 if len(calls) == 3 else 0)
+        return true(*given)
+
+    monkeypatch.setattr(measure, "feeds_by_name", held_up)
+    m = session.measure(EXACT, runs=5)
+    assert m.run_seconds > 1.0
+    assert 0 < m.median_seconds < m.run_seconds / 5 / 2, "their mean is a fifth"
+    assert session.measure(EXACT).median_seconds == 0, "one run has no middle"
 
 
 def test_what_is_saved_runs_again_without_us(opened) -> None:
