@@ -100,12 +100,13 @@ def without_twin(ask: Inquiry) -> Inquiry:
 
 def as_given(ask: Inquiry, found: Trials, nodes: NodeIds) -> Sub[Trials | None]:
     """Trials on the engine as it was given in which ``nodes`` fail; None where they do not. ``found``: those of the search on the
-    twin. The largest part that passes there is asked about too, as a case shows one."""
+    twin. The largest part that passes there is handed on unasked: a case shows one, and builds it for that."""
     if found.ask.ctx.engine == ask.ctx.engine:
         return found
     given = Trials(msgspec.structs.replace(found.ask, ctx=ask.ctx, findings=ask.findings), known={}, measured={})
     yield Note("what was found, on the engine as it was given", best=len(nodes))
     if not (yield from given.test(nodes)).failed:
         return None
-    yield from given.test(found.good(nodes))
+    if good := found.good(nodes):
+        given.known[good] = found.known[good]
     return given

@@ -80,7 +80,9 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         places: tuple[Place, ...] = yield from foretell_places(ask)
         done = {s.node for s, _ in accused} | set(ranges.decode(findings.keep))
         places = tuple(sorted((p for p in places if p.node not in done), key=lambda p: (-p.reached, p.node)))
-        tries = [(_suspect_place(ask, p), params.place_growth) for p in places[: 1 if told else params.most_places]]
+        # A foretold one that is right alone is not grown: reduce does so around all of them.
+        growth = 0 if told else params.place_growth
+        tries = [(_suspect_place(ask, p), growth) for p in places[: 1 if told else params.most_places]]
         other = yield from _find_first(ask, tries, params, found, surely=not told)
         if not isinstance(other, str):
             alone = "" if told else "; what layerwise accused is right alone"
@@ -166,6 +168,8 @@ def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth:
             if verdict.reason == "harmless" or larger == nodes or len(larger) > params.most_nodes:
                 break
             nodes = larger
+    if not most_growth:
+        return f"{ask.names([suspect.node])[0]} does not fail alone"
     why = verdict.reason or verdict.detail or "however far it is grown"
     return f"the cut around {ask.names([suspect.node])[0]} does not fail ({why})"
 
@@ -198,7 +202,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     if (
         not group
     ):  # what was foretold is cut, and grown where it hides alone: 8 and 13 came on TensorRT 10.6, twice each
-        grown = works.part(ctx, params.place_growth, ahead=False)
+        grown = works.part(ctx, 1, ahead=False)
         return Plan(
             (*works.before(ctx, size), *works.twin(ctx), Work("read"), grown, *works.settled(ctx, params.verify))
         )

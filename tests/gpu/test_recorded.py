@@ -79,9 +79,11 @@ class Recording:
         if probe.engine == ENGINE and not self.through.is_set():
             await self.through.wait()
         found = self._known.get(_written(probe))
-        if found is None and probe.keep and probe.engine == TWIN:
-            # That keeping these nodes cures it was seen on the engine as it was given; the twin was not asked there.
-            found = self._known.get(_written(msgspec.structs.replace(probe, engine=ENGINE, save="workaround")))
+        if found is None and probe.engine == TWIN and (probe.keep or probe.candidate.edits):
+            # That keeping these nodes cures it, and what a simpler case gives, was seen on the engine as it was given; the twin
+            # was not asked there.
+            saved = "workaround" if probe.keep else probe.save
+            found = self._known.get(_written(msgspec.structs.replace(probe, engine=ENGINE, save=saved)))
         return found or Measurement(status="error", message="It was not asked when this was recorded.")
 
     async def stop(self, hard: bool = False) -> None:

@@ -143,4 +143,6 @@ def test_a_place_that_is_right_alone_is_left_to_a_search_of_the_whole_model(
     done = walk("extract", s.context(), hiding)
     assert not done.finish.outcome.reproduced
     assert "a search of the whole model finds" in done.finish.outcome.reason
+    cut = [p.candidate.nodes for p in done.probes if isinstance(p, Measure) and p.candidate.nodes != "*"]
+    assert len(cut) == 1, "reduce takes its neighbours in, around all that is foretold"
     assert done.finish.findings.workaround is not None, "what was verified stands"

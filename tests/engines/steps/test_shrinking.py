@@ -4,12 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from engines.asking import Described
+from engines.probe import Measure, Measurement
+
+from .conftest import walk
 
 Open = Callable[..., Any]
 
@@ -49,6 +53,36 @@ def test_dims_inputs_weights_and_attributes_are_simplified(open_model: Open, tin
     again = s.step("confirm").finish.outcome
     assert (again.failures, again.cause) == (again.looks, "overflow")
     assert "reaches" in again.evidence, "the cause is named from the values before the shrinks"
+
+
+GIVEN, TWIN = "emulate:precision=fp16", "emulate:precision=fp16,level=1"
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_on_a_cheap_twin_a_case_is_made_simpler_for_one_build_of_the_engine_as_given(
+    open_model: Open, tiny: Any, tmp_path: Path, alike: bool
+) -> None:
+    """What holds on the twin alone is no case of the engine's."""
+    s = open_model(*loud(tmp_path, tiny)[:1], GIVEN, (loud(tmp_path, tiny)[1],))
+    s.step("compare")
+    answered, asked = s.ask, list[Measure]()
+
+    def both(probe: Any) -> Any:
+        if not isinstance(probe, Measure):
+            return answered(probe)
+        asked.append(probe)
+        m = answered(msgspec.structs.replace(probe, engine=GIVEN) if probe.engine == TWIN else probe)
+        return m if alike or probe.engine == TWIN or not probe.candidate.edits else Measurement(status="error")
+
+    findings = msgspec.structs.replace(s.context().findings, twin=TWIN)
+    case = walk("reduce", msgspec.structs.replace(s.context(), findings=findings), both).finish.findings.case
+    assert (case.ops, case.verified) == (("Gemm",), "3/3")
+    assert bool(case.candidate.edits) == alike
+    simpler = [p for p in asked if p.candidate.edits and not p.attempt]
+    assert [p.engine for p in simpler].count(GIVEN) == 1
+    assert [p.engine for p in simpler].count(TWIN) > 3
+    passing = [p for p in asked if p.engine == GIVEN and p.candidate == case.good]
+    assert len(passing) == 1, "the part that passes is built as given once, for its files"
 
 
 def saved(s: Any, done: Any) -> onnx.ModelProto:
