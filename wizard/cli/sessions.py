@@ -33,6 +33,7 @@ def sessions(arguments: argparse.Namespace) -> int:
     """``narrowdown sessions``."""
     from wizard.session import folder
     from wizard.session.listing import Listing
+    from wizard.session.naming import shared_names, telling_name, titles
     from wizard.words import duration, elide, visible
 
     if sentence := folder.home_fault():
@@ -49,10 +50,12 @@ def sessions(arguments: argparse.Namespace) -> int:
             f"There is no session in {folder.home()} yet. 'narrowdown demo' makes one; 'narrowdown open MODEL' begins your own."
         )
         return FOUND
+    shared = shared_names(s.model for s in found)
     for s in found:
-        state = s.problem or s.verdict or (f"at {s.node}" if s.node else "begun")
+        reached = s.verdict.replace("-", " ") if s.end else s.verdict
+        state = s.problem or reached or (f"at '{titles().get(s.node, s.node)}'" if s.node else "begun")
         held = "  open in another window" if s.holder else ""
-        name = elide(visible(Path(s.model).name), 32)
+        name = elide(visible(telling_name(s.model, shared)), 32)
         print(
             f"{s.id:8} {name:32} {elide(visible(s.engine), 32):32} {duration(s.age)} ago  {visible(elide(state, 100))}{held}"
         )

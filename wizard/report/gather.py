@@ -355,10 +355,11 @@ def headline(
 
 def _name_nodes(first: Culprit) -> str:
     """The nodes of a case and its cause; the node that the evidence is about first, where it is one of several."""
+    cause = first.cause.replace("-", " ")
     if first.at not in first.nodes or len(first.nodes) == 1:
-        return f"{listing([elide(name, 60) for name in first.nodes], 4)} ({first.cause})"
+        return f"{listing([elide(name, 60) for name in first.nodes], 4)} ({cause})"
     company = [elide(name, 60) for name in first.nodes if name != first.at]
-    return f"{elide(first.at, 60)} ({first.cause}) together with {listing(company, 3)}"
+    return f"{elide(first.at, 60)} ({cause}) together with {listing(company, 3)}"
 
 
 def _say_cure(workaround: Workaround | None) -> str:

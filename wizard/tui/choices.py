@@ -3,7 +3,6 @@ files; imports no engine."""
 
 import contextlib
 import functools
-from collections.abc import Mapping
 
 from engines import discovery
 from engines.compare.criterion import METRICS
@@ -64,16 +63,6 @@ def _variants(declared: Declaration, reference: bool) -> list[tuple[str, str, tu
 def tolerances() -> list[Entry]:
     """The usual ones, by precision."""
     return [Entry(value, label, "", meaning) for value, label, meaning in _TOLERANCES]
-
-
-@functools.cache
-def titles() -> Mapping[str, str]:
-    """Titles of the steps of all shipped flows, by id; where two flows share an id, the usual flow's. Slow the first time."""
-    found: dict[str, str] = {}
-    usual = Problem(model="").flow
-    for name in sorted(shipped(), key=lambda name: name == usual):
-        found |= {id_: node.title for id_, node in load(name).flow.nodes.items()}
-    return found
 
 
 def metrics() -> list[Entry]:

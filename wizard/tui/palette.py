@@ -11,9 +11,9 @@ from textual.screen import Screen
 from wizard import config
 from wizard.exits import BadUsage, Missing
 from wizard.session.folder import Summary
+from wizard.session.naming import shared_names, telling_name
 from wizard.tui import keys, themes
 from wizard.tui.screens.overlays import Entry, Field, Fields, Pick
-from wizard.tui.screens.sessions import shared_names, telling_name
 from wizard.tui.words import ago
 
 if TYPE_CHECKING:  # the application asks for its palette

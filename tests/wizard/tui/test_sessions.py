@@ -9,10 +9,11 @@ from textual.widgets import Input, OptionList
 
 from wizard.runner import progress
 from wizard.session.folder import Summary
+from wizard.session.naming import shared_names, telling_name
 from wizard.tui.app import Narrowdown
 from wizard.tui.library import Sessions
 from wizard.tui.screens.overlays import Choose, Fields
-from wizard.tui.screens.sessions import SessionsScreen, arranged, kept, shared_names, telling_name
+from wizard.tui.screens.sessions import SessionsScreen, arranged, kept
 from wizard.tui.widgets.lines import Text
 
 from . import golden
@@ -112,3 +113,13 @@ def test_the_runner_says_that_it_waits(tmp_path: Path, written: bool | None, pau
     if written is not None:
         progress.write(tmp_path, progress.Snapshot(paused=written))
     assert Sessions().paused(tmp_path) is paused
+
+
+async def test_of_several_old_sessions_each_is_named_on_a_line_of_its_own(session: FakeSession, make_app: Make) -> None:
+    app = make_app(folder=None)
+    app.library.listed = [msgspec.structs.replace(each, age=1e8) for each in LISTED]
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None)
+        await pilot.press("P")
+        await settle(pilot, lambda: isinstance(app.screen, Choose))
+        assert len([line for line in golden.text_of(app).splitlines() if "18 MiB: inputs 12 MiB" in line]) == 3

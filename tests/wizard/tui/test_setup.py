@@ -236,3 +236,21 @@ async def test_what_is_rarely_needed_is_behind_a_fold(session: FakeSession, make
 def test_shapes_stand_in_the_form_as_they_are_typed() -> None:
     shaped = Problem(model="m.onnx", input_shapes={"x": (1, 2), "a b": (3,)})
     assert checks.show_field(shaped, "input_shapes") == "x:[1,2] 'a b:[3]'"
+
+
+async def test_every_field_behind_the_fold_is_in_sight_when_it_has_the_keyboard(
+    session: FakeSession, make_app: Make, model: Path
+) -> None:
+    """Seen by keys at 80x24: the fold was as high as the screen and never scrolled, so one typed without seeing it."""
+    app = make_app(folder=None, setup=Problem(str(model), engine="emulate:precision=fp16"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        form = app.screen
+        form.query_one("#more").focus()
+        await pilot.press("enter")
+        for field in ADVANCED:
+            await settle(pilot, lambda field=field: app.focused is form.query_one(f"#{field.name}", Input))
+            seen = f"typed-{field.name}"
+            app.focused.value = seen
+            await settle(pilot, lambda seen=seen: seen in golden.text_of(app))
+            await pilot.press("down")

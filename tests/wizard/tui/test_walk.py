@@ -713,6 +713,9 @@ async def test_setup_lists_what_fits_into_each_field(
             await pilot.press(*"zzz", "enter")
             await pilot.pause()
             assert isinstance(app.screen, Pick), "where nothing fits, nothing is taken"
+            assert app.screen.query_one("#pick-detail", Text).text == "", (
+                "and nothing is told of what was highlighted before"
+            )
             await pilot.press("backspace", "backspace", "backspace", *typed, "enter")
             await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
         values = [app.screen.query_one(f"#{field}", Input).value for field in ("engine", "reference", "tolerance")]

@@ -1,8 +1,7 @@
 """The first screen: the sessions of this user, and a new one."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,8 +16,10 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from wizard.exits import Refusal
+from wizard.session import naming
 from wizard.session.folder import Summary
-from wizard.tui import choices, keys
+from wizard.session.naming import shared_names, telling_name
+from wizard.tui import keys
 from wizard.tui.host import Hosted
 from wizard.tui.literal import clean, elide, fit
 from wizard.tui.screens.overlays import Choose, Field, Fields, Reading
@@ -34,9 +35,6 @@ ABOUT = (
 NEW = "{new} starts a new session; {demo} tries it on a model that comes with it."
 ORDERS = ("time", "model", "result")
 SORTED = {"time": "", "model": "by model", "result": "by result"}
-GENERIC = frozenset(
-    {"model", "net", "network", "best", "last", "latest", "final", "export", "inference", "encoder", "decoder"}
-)
 MONTH = 30 * 86400.0  # seconds, as 'narrowdown sessions prune'
 MOST_NAMED = 8  # sessions that are named before they are deleted
 REFRESH = 3.0  # seconds between two looks at the folder
@@ -55,7 +53,7 @@ def kept(entries: Sequence[Summary], wanted: str) -> tuple[Summary, ...]:
     words = wanted.lower().split()
 
     def text(entry: Summary) -> str:
-        at = choices.titles().get(entry.node, entry.node) if words else ""
+        at = naming.titles().get(entry.node, entry.node) if words else ""
         return (
             f"{entry.id} {entry.path.name} {entry.model} {entry.engine} {at} {entry.verdict.replace('-', ' ')}".lower()
         )
@@ -73,21 +71,6 @@ def arranged(entries: Sequence[Summary], order: str, before: Sequence[Path] = ()
     inorder = sorted(entries, key=keys[order])  # type: ignore[arg-type]
     places = {path: place for place, path in enumerate(before)}
     return tuple(sorted(inorder, key=lambda e: places.get(e.path, len(places))))
-
-
-def telling_name(model: str, shared: Collection[str]) -> str:
-    """A model's file by a name that tells: with its folder, where the file's own name is one that any model may have, or one that
-    other models have (``shared``)."""
-    folder, _, name = model.rpartition("/")
-    parent = folder.rpartition("/")[2]
-    plain = name.rpartition(".")[0].lower() in GENERIC or name in shared
-    return f"{parent}/{name}" if plain and parent else name or "?"
-
-
-def shared_names(models: Iterable[str]) -> frozenset[str]:
-    """File names that several of these models have."""
-    names = Counter(model.rpartition("/")[2] for model in set(models))
-    return frozenset(name for name, number in names.items() if number > 1)
 
 
 class SessionList(OptionList, inherit_bindings=False):
@@ -171,7 +154,7 @@ class SessionsScreen(Hosted):
         try:
             entries, problem = tuple(self.host.library.entries()), ""
             self._paused = frozenset(e.path for e in entries if e.holder and self.host.library.paused(e.path))
-            choices.titles()
+            naming.titles()
         except OSError as error:
             entries, problem = (), f"The sessions folder cannot be read: {error.strerror or error}."
         finally:
@@ -234,7 +217,7 @@ class SessionsScreen(Hosted):
         elif entry.end:
             reached, style = entry.verdict.replace("-", " "), "$recommended"
         else:
-            at = choices.titles().get(entry.node, entry.node) or "not begun"
+            at = naming.titles().get(entry.node, entry.node) or "not begun"
             reached, style = f"{at}  {entry.verdict}".rstrip(), ""
         state = "unreadable" if entry.problem else "ended" if entry.end else "paused"
         held = state if not entry.holder else "open here" if self.host.opened(entry.path) else "open in another window"
@@ -326,9 +309,10 @@ class SessionsScreen(Hosted):
     @work(thread=True, exclusive=True, group="weigh", exit_on_error=False)
     def _ask_to_remove(self, entries: tuple[Summary, ...]) -> None:
         """Weigh them, in a thread, then ask."""
-        told = "\n".join(f"{e.path.name}  {self.host.library.weight(e.path)}" for e in entries[:MOST_NAMED])
-        more = len(entries) - MOST_NAMED
-        self.app.call_from_thread(self._asked, entries, told + (f"\nand {more} more" if more > 0 else ""))
+        each = [f"{e.path.name}  {self.host.library.weight(e.path)}" for e in entries[:MOST_NAMED]]
+        each += [f"and {len(entries) - MOST_NAMED} more"] if len(entries) > MOST_NAMED else []
+        told = "\n".join(each if len(each) == 1 else [f"- {one}" for one in each])  # items keep lines of their own
+        self.app.call_from_thread(self._asked, entries, told)
 
     def _asked(self, entries: tuple[Summary, ...], told: str) -> None:
         def removed() -> str:

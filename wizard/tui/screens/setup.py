@@ -197,9 +197,9 @@ class SetupScreen(Hosted):
 
     def _bring_into_sight(self, said: Text) -> None:
         """A problem of several lines, and after it the field at hand, where there is no room for both."""
-        for widget in (said, self.focused):
-            if widget is not None:
-                widget.scroll_visible(animate=False)
+        said.scroll_visible(animate=False, immediate=True)
+        if self.focused is not None:
+            self.call_after_refresh(self.focused.scroll_visible, animate=False, immediate=True)
 
     @on(Button.Pressed, "#start")
     def _start(self) -> None:
@@ -210,7 +210,8 @@ class SetupScreen(Hosted):
         """Show what is rarely needed, and go there."""
         self.query_one("#advanced").display = True
         self.query_one("#more").display = False
-        self.query_one(f"#{ADVANCED[0].name}", Input).focus()
+        first = self.query_one(f"#{ADVANCED[0].name}", Input).focus()
+        self.call_after_refresh(first.scroll_visible, animate=False)  # it has no place before
 
     @work(exclusive=True, group="create", exit_on_error=False)
     async def _create(self) -> None:

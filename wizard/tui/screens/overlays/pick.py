@@ -59,6 +59,8 @@ class Pick(Card[str]):
         options = self.query_one("#picks", OptionList)
         options.set_options([Option(prompt(entry)) for entry in self._shown] or [Option("nothing fits", disabled=True)])
         options.highlighted = 0 if self._shown else None
+        if not self._shown:  # nothing is highlighted, which nobody is told
+            self.query_one("#pick-detail", Text).show("")
 
     @property
     def chosen(self) -> Entry | None:
