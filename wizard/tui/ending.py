@@ -87,7 +87,10 @@ def list_todo(scene: Scene, verdict: str) -> list[Deed]:
         )
     if verdict == "not-determined":
         made.append(
-            Deed("Start again with another measure of what is wrong: --tolerance, --metric max_abs, or other --inputs.")
+            Deed(
+                "Start again with another measure of what is wrong ({edit} keeps what still holds): --tolerance, --metric "
+                "max_abs, or other --inputs."
+            )
         )
     if scene.state.findings.culprits:
         made.append(

@@ -7,7 +7,7 @@ import pytest
 
 from engines.findings import Case, Culprit, Findings
 from engines.probe import Candidate
-from engines.steps.precision import Kept, _say_obeyed, _say_without
+from engines.steps.precision import Kept, _say_names, _say_obeyed, _say_without
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,10 @@ def test_a_cure_that_leaves_the_culprit_as_it_was_is_said_to_rest_on_a_fusion(ke
     assert said.startswith(told)
     assert bool(said) == bool(told)
     assert ("rests on which nodes the engine joins" in said) == bool(told)
+
+
+def test_of_three_hundred_names_a_sentence_has_twelve_and_how_many_more() -> None:
+    names = tuple(f"/n{i}" for i in range(300))
+    ask = SimpleNamespace(names=lambda keep: names[: len(keep)])
+    assert _say_names(ask, tuple(range(300))) == f"{', '.join(names[:12])} and 288 more"  # type: ignore[arg-type]
+    assert _say_names(ask, tuple(range(12))) == ", ".join(names[:12])  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from wizard.tui import narrative
 from wizard.tui.board import Board, Hunt, Row
 from wizard.tui.client import Watcher
 from wizard.tui.glyphs import UNICODE
-from wizard.tui.widgets.evidence import Seen, evident, facts
+from wizard.tui.widgets.evidence import LONGEST, Seen, evident, facts, shorten
 
 from . import scripted as s
 from .scripted import FakeSession
@@ -122,3 +122,14 @@ def test_what_runs_without_a_failure_leave_open_stands_behind_why(session: FakeS
     assert scene is not None
     assert missed in narrative.why(scene)[0][1]
     assert evident(outcome, ("looks", "failures", *INTERVAL), Seen(), 80, UNICODE)[1] == [], "and only there"
+
+
+def test_of_several_sentences_each_is_whole_and_of_a_name_both_ends() -> None:
+    said = [
+        f"'{name}': ids below {n}, as '{name}.weight' has {n} entries to choose from."
+        for name, n in (("characters", 54), ("marks", 16))
+    ]
+    assert shorten(" ".join(said)) == " ".join(said), "longer than one value may be, and not cut inside"
+    assert shorten(" ".join(said * 5)) == " ".join([*said * 2, "…"])
+    assert len(shorten("n" * 5000)) == LONGEST
+    assert len(shorten("n" * 5000 + ". And more.")) < 2 * LONGEST

@@ -9,21 +9,25 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.app import App, ComposeResult
 
 from engines.compare.criterion import Criterion
 from engines.findings import Findings
 from engines.probe import Inspect, Measurement
 from wizard.demo import MODELS
 from wizard.exits import Refusal
+from wizard.flow.load import load
 from wizard.report import figures
 from wizard.report.probe_words import verdict
 from wizard.session import events as e
+from wizard.session.events import Offered
 from wizard.tui import checks, themes
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Board
 from wizard.tui.client import LogTail, bundle
 from wizard.tui.glyphs import ASCII, UNICODE, choose
 from wizard.tui.scene import Scene, Slot, Work
+from wizard.tui.widgets.answers import Answers
 from wizard.tui.words import ago, label, show_value
 
 from . import scripted as s
@@ -284,3 +288,23 @@ def test_exit_codes(session: FakeSession, make_app: Callable[..., Narrowdown]) -
 )
 def test_a_worker_is_named_with_its_place_where_there_are_several(told: dict, said: str) -> None:
     assert msgspec.convert({**told, "pid": 7, "op": "measure"}, Slot).place == said
+
+
+async def test_where_an_answer_leads_is_cut_at_its_end() -> None:
+    """At 80 columns: how a title begins tells more than both of its ends."""
+
+    class Alone(App[None]):
+        glyphs = UNICODE
+
+        def compose(self) -> ComposeResult:
+            yield Answers()
+
+    flow = load("accuracy").flow
+    offer = Offered("yes", "Yes, real inputs are right", "input-sensitive", recommended=True)
+    app = Alone()
+    async with app.run_test(size=(80, 24)):
+        answers = app.query_one(Answers)
+        answers.show(flow, (offer,))
+        said = answers._prompt(0, 74).plain
+    assert said == "❯ 1 Yes, real inputs are right  recommended  → Sensitive to its inputs, n…"
+    assert len(said) == 74

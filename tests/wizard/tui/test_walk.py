@@ -695,7 +695,7 @@ async def test_setup_lists_what_fits_into_each_field(
         assert [entry.label for entry in app.screen._shown] == ["..", "[red].onnx", "below/"]
         await pilot.press(*"below", "enter")
         await settle(pilot, lambda: [entry.label for entry in app.screen._shown] == ["..", "tiny.onnx"])
-        await pilot.press("down", "enter")
+        await pilot.press("enter")
         await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
         assert app.screen.query_one("#model", Input).value == str(tmp_path / "below" / "tiny.onnx")
         app.screen.query_one("#model", Input).value = ""
@@ -703,7 +703,7 @@ async def test_setup_lists_what_fits_into_each_field(
         for _ in range(2):
             await pilot.press("f2")
             await settle(pilot, lambda: isinstance(app.screen, PickFile) and len(app.screen._shown) == 4)
-            await pilot.press("down", "enter")
+            await pilot.press("enter")
             await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
         assert app.screen.query_one("#inputs", Input).value == ", ".join([str(tmp_path / "inputs.npz")] * 2)
         for field, typed in (("engine", "emul"), ("reference", "fp64"), ("tolerance", "0.05")):

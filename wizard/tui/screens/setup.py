@@ -72,9 +72,7 @@ KINDS = {"model": (".onnx",), "inputs": INPUT_KINDS, "flow": (".yaml", ".yml")}
 
 
 NOTHING_RUNS = "Nothing runs before Start. Enter is the next field, {pick} lists what fits."
-EDITING = (
-    "Change what is to be another. Start begins a new session, which takes over what was measured and still holds."
-)
+EDITING = "Start begins a new session, which takes over what still holds."
 MORE = "More options"
 
 

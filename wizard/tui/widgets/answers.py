@@ -3,7 +3,7 @@
 import time
 from typing import ClassVar
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from textual import events
 from textual.binding import BindingType
 from textual.content import Content
@@ -16,7 +16,6 @@ from wizard.flow.model import Flow
 from wizard.session.events import Offered
 from wizard.tui import keys
 from wizard.tui.glyphs import UNICODE, Glyphs
-from wizard.tui.literal import elide
 from wizard.tui.widgets.lines import row
 
 TOGETHER = 1.0  # seconds within which two digits are one number
@@ -89,7 +88,8 @@ class Answers(OptionList, inherit_bindings=False):
         if left + 3 + cell_len(goes) <= width:
             goes = " " * (width - left - cell_len(goes)) + goes
         elif width - left >= 16:
-            goes = "  " + elide(goes, width - left - 2, g.ellipsis)
+            room = width - left - 2 - cell_len(g.ellipsis)
+            goes = f"  {set_cell_size(goes, room)}{g.ellipsis}"  # how it begins tells more than its two ends
         else:
             goes = ""
         return row(

@@ -103,6 +103,19 @@ def drop_said(outcome: Mapping[str, Any], because: str) -> dict[str, Any]:
     return {**outcome, **left, **listed}
 
 
+def shorten(text: str) -> str:
+    """Of a name that is too long both ends; of several sentences those that fit in twice the room, each whole."""
+    first, *others = SENTENCES.split(text)
+    if not others or len(text) <= LONGEST:
+        return elide(text, LONGEST)
+    kept = [elide(first, LONGEST)]
+    for said in others:
+        if len(said) + sum(map(len, kept)) > 2 * LONGEST:
+            return " ".join([*kept, "…"])
+        kept.append(said)
+    return " ".join(kept)
+
+
 def facts(outcome: Mapping[str, Any], fields: Sequence[str], step: str, metric: str = "") -> list[tuple[str, str]]:
     """Label and value of each field: a count with what it is counted of in one line, none that says nothing; last, in one line,
     what was not measured."""
@@ -118,7 +131,7 @@ def facts(outcome: Mapping[str, Any], fields: Sequence[str], step: str, metric: 
             missing.append(label(name, step, precision))
             continue
         counted = f" of {show_value(of)}" if of is not None else ""
-        rows.append((label(name, step, precision), elide(show_fact(name, value, metric), LONGEST) + counted))
+        rows.append((label(name, step, precision), shorten(show_fact(name, value, metric)) + counted))
     return rows + ([("not measured", ", ".join(missing))] if missing else [])
 
 

@@ -58,9 +58,13 @@ class Pick(Card[str]):
         self._shown = narrow(self._all, self.query_one("#narrow", Input).value)
         options = self.query_one("#picks", OptionList)
         options.set_options([Option(prompt(entry)) for entry in self._shown] or [Option("nothing fits", disabled=True)])
-        options.highlighted = 0 if self._shown else None
+        options.highlighted = self.find_first(self._shown) if self._shown else None
         if not self._shown:  # nothing is highlighted, which nobody is told
             self.query_one("#pick-detail", Text).show("")
+
+    def find_first(self, _shown: Sequence[Entry]) -> int:
+        """The place of the entry that Enter takes at once."""
+        return 0
 
     @property
     def chosen(self) -> Entry | None:
@@ -144,6 +148,10 @@ class PickFile(Pick):
             self._look(path)
         else:
             self.dismiss(entry.id)
+
+    def find_first(self, shown: Sequence[Entry]) -> int:
+        """A file, where there is one: Enter takes it, and does not go up."""
+        return next((i for i, entry in enumerate(shown) if entry.more not in ("folder", "up")), 0)
 
     def on_key(self, event: events.Key) -> None:
         """Backspace in an empty field goes up."""
