@@ -75,6 +75,14 @@ class Why(Panel):
         self.query_one(Text).show(because)
 
 
+def say_other_forms(made: Sequence[Command], first: Command | None) -> str:
+    """Which other tools do the same, in one line; "" where there is none. Keys stand in braces."""
+    others = [command.tool for command in made if command is not first]
+    named = dict.fromkeys(_NAMES.get(word, word) for tool in others for word in _TOOL.findall(tool)[:1])
+    shows = "both forms" if len(made) == 2 else "all forms"
+    return f"# Also with {', '.join(named)} ({{copy}} shows {shows})" if others else ""
+
+
 class ByHand(Panel):
     """The same by hand. Of several commands the first is shown; the card lists them all."""
 
@@ -83,10 +91,7 @@ class ByHand(Panel):
 
     def show(self, made: Sequence[Command]) -> None:
         first = next((command for command in made if command.text), None)
-        others = [command.tool for command in made if command is not first]
-        named = dict.fromkeys(_NAMES.get(word, word) for tool in others for word in _TOOL.findall(tool)[:1])
-        said = f"# Also with {', '.join(named)} ({{copy}} shows {'both forms' if len(made) == 2 else 'all forms'})"
-        more = str(getattr(self.app, "fill_in_keys", str)(said)) if others else ""
+        more = str(getattr(self.app, "fill_in_keys", str)(say_other_forms(made, first)))
         self.query_one(Text).show("\n".join(filter(None, (first.text if first else "", more))))
 
 
