@@ -184,7 +184,8 @@ class _Forced:
 
     def test(self, good: Build, taken: Iterable[str], look: int = 0) -> Sub[Verdict]:
         """The verdict on the good build with the bad one's choices in these layers; unresolved where it took others in a layer
-        that tells the two builds apart, or one elsewhere that no good build made."""
+        that tells the two builds apart, or one elsewhere that no good build made; and where it passes without a choice that it
+        was to share with the bad build, as that may be why."""
         chosen = frozenset(taken)
         key = (good.attempt, chosen, look)
         if key not in self._asked:
@@ -199,7 +200,10 @@ class _Forced:
                 for layer, choice in self._made(m).items()
                 if wanted.get(layer, choice) != choice and (layer in weighty or (layer, choice) not in self._fine)
             ]
-            self._asked[key] = self._judged(m, strayed)
+            bad = self.bad.choices
+            lost = [k for k, choice in self._made(m).items() if k in bad and wanted.get(k) == bad[k] != choice]
+            verdict = self._judged(m, strayed)
+            self._asked[key] = self._judged(m, lost) if verdict.passed else verdict
         return self._asked[key]
 
     def cures(self, layers: Iterable[str], look: int = 0) -> Sub[Verdict]:
