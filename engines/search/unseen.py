@@ -43,12 +43,13 @@ class Determined(msgspec.Struct, frozen=True):
 
 class Tried(msgspec.Struct, frozen=True):
     """``failing``: the samples that it is not right on, the worst first; those of ``near`` among them are its own. ``loose``: of
-    ``near`` those that are not determined."""
+    ``near`` those that are not determined. ``lost``: how many of those that fail are of earlier batches."""
 
     unseen: Unseen = Unseen()
     failing: tuple[str, ...] = ()
     near: Near = Near()
     loose: frozenset[str] = frozenset()
+    lost: int = 0
 
 
 def set_apart(findings: Findings, samples: Collection[str]) -> frozenset[str]:
@@ -159,6 +160,32 @@ def try_unseen(
     failing = list_failing(restrict(without, by_sample(made.counted)), rule)
     unseen = add_made(unseen, made, rule, plain=len(failing))
     return Tried(unseen, (*over, *made.missed), near, made.loose)
+
+
+def try_earlier(ask: Inquiry, question: Ask, earlier: Iterable[Tried], tried: Tried) -> Sub[Tried]:
+    """``tried`` with the samples of earlier batches that this set, made wider since, has lost. Only what is wrong is counted: a
+    sample that an earlier set was right on helped to choose this one, so that it is right here says less than of a new one."""
+    rule = ask.criterion
+    for before in earlier:
+        if not before.near.feeds:
+            continue
+        yield Note("is it still right on the samples that it was tried on before?")
+        m: Measurement = yield from question(before.near.inputs, before.near.feeds)
+        without = yield from asked(ask.plain(before.near.feeds, inputs=before.near.inputs))
+        if m.status != "ok" or without.status != "ok":
+            continue
+        again = restrict(m, set(by_sample(m)) - before.loose)
+        found: Determined = yield from count_determined(ask, before.near, again)
+        lost = restrict(found.counted, found.missed)
+        bare = len(list_failing(restrict(without, found.missed), rule))
+        figures = add_made(tried.unseen, msgspec.structs.replace(found, counted=lost), rule, plain=bare)
+        tried = msgspec.structs.replace(
+            tried,
+            unseen=msgspec.structs.replace(figures, undetermined=tried.unseen.undetermined),
+            failing=(*tried.failing, *found.missed),
+            lost=tried.lost + len(found.missed),
+        )
+    return tried
 
 
 def count_determined(ask: Inquiry, near: Near, m: Measurement) -> Sub[Determined]:

@@ -28,7 +28,7 @@ from engines.search.ranking import Ranked, list_prefixes, rank_layers
 from engines.search.remedy import keep_as_workaround, list_cured
 from engines.search.sets import KeptSets, NodeSet
 from engines.search.settle import Saved
-from engines.search.unseen import WANTED, Tried, list_failing, say_tried, set_apart, try_unseen
+from engines.search.unseen import WANTED, Tried, list_failing, say_tried, set_apart, try_earlier, try_unseen
 from engines.search.whole import list_feeds
 from engines.search.written import Sides, WrittenOut, write_out
 from engines.spec import unquantized
@@ -56,7 +56,6 @@ ANYWHERE = 3
 
 # Times smaller the error must be with every node kept for precision to be most of it. As elsewhere "clearly" is ten times.
 MOST_OF_IT = 10
-TOLD = 12  # names of nodes in a sentence
 
 
 class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,8 +188,8 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
 def _search(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ...]]) -> Sub[Kept]:
     """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing to search. What was set apart
     of the given samples (``engines.search.unseen``), and others that are made near them, is not searched on: the set is tried on
-    these afterwards. What it fails on there joins the search, and others are made in its place, until it holds or
-    ``params.batches`` are through. The best set on the way is never lost.
+    these afterwards. What it fails on there joins the search, and others are made in its place, until it holds on these and on
+    all that were made before, or ``params.batches`` are through. The best set on the way is never lost.
 
     ``tries``: growing sets to begin with in place of the culprits, in each the likeliest nodes first. In a Q/DQ model on an
     engine that computes each node in its own type, what can be kept is a quantized layer; against the float model those that lose
@@ -253,7 +252,7 @@ def _search(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ..
     minimal = search.needs_each(best.keep)
     curve = yield from search.curve(best.keep)
     kept = search.result("found", best.keep, final, minimal=minimal, unseen=best.unseen, curve=curve)
-    missed = kept.samples_n - kept.samples_ok + best.unseen.n - best.unseen.ok
+    missed = kept.samples_n - kept.samples_ok + best.unseen.n - best.unseen.ok - best.tried.lost
     sides = Sides(best.seen, best.tried.near, best.tried.loose)
     written: WrittenOut = yield from write_out(ask, best.keep, sides, missed)
     return msgspec.structs.replace(kept, written=written, files=written.files or kept.files)
@@ -273,7 +272,7 @@ Curve: TypeAlias = tuple[tuple[NodeSet, Point], ...]  # each set beside its poin
 
 class _Search(KeptSets):
     """The search for the fewest nodes. ``aim``: what samples are held to, the tolerance less the margin where that can be had;
-    ``working``: what is fed in it, the samples that sets were seen to fail on."""
+    ``working``: what is fed in it, the samples that sets were seen to fail on; ``batches``: what sets were tried on so far."""
 
     def __init__(self, ask: Inquiry, params: PrecisionParams, everything: NodeSet) -> None:
         super().__init__(ask)
@@ -281,6 +280,7 @@ class _Search(KeptSets):
         self.everywhere = list_feeds(ask.findings)
         self.aim = ask.criterion
         self.working: tuple[str, ...] = ()
+        self.batches: tuple[Tried, ...] = ()
 
     def fed(self, sample: str) -> str:
         """What to feed for a sample that is scored."""
@@ -302,8 +302,7 @@ class _Search(KeptSets):
         """Of the samples that fail, the few worst that keeping everything cures."""
         worst_first = tried.failing[:JOINING]
         feeds = tuple(dict.fromkeys(s.partition("/")[0] for s in worst_first))
-        made = tuple(f for f in feeds if f in tried.near.feeds)
-        self.near |= dict.fromkeys(made, tried.near.inputs)
+        self.near |= {f: b.near.inputs for b in self.batches for f in feeds if f in b.near.feeds}
         m: Measurement = yield from self.measure(self.everything, feeds)
         if m.status != "ok":
             return ()
@@ -313,10 +312,13 @@ class _Search(KeptSets):
     def try_on_unseen(
         self, keep: NodeSet, held: frozenset[str], plain: Measurement, batch: int, before: _Best | None
     ) -> Sub[Tried]:
-        """The set on what it was not made on, others in each ``batch``."""
+        """The set on what it was not made on, others in each ``batch``, and again on those of the batches before."""
         given: Measurement = yield from self.measure(keep, self.everywhere)
         joined = before.unseen.joined if before else 0
-        return (yield from try_unseen(self.ask, self.elsewhere(keep), given, held - self.seen, plain, batch, joined))
+        ask, question = self.ask, self.elsewhere(keep)
+        tried: Tried = yield from try_unseen(ask, question, given, held - self.seen, plain, batch, joined)
+        earlier, self.batches = self.batches, (*self.batches, tried)
+        return (yield from try_earlier(ask, question, earlier, tried))
 
     def smallest(self, tries: Sequence[NodeSet], seeds: NodeSet, known: NodeSet) -> Sub[NodeSet]:
         """The smallest set found that passes on all that is seen: seeds (the culprits, up to where their values fit again;
@@ -636,19 +638,12 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
             f"It passes with all of the {len(kept.keep)} nodes in FP32, and with no smaller set that was tried: that is the "
             f"model in FP32, and no workaround.{_say_knee(ask, kept)}"
         )
-    names = _say_names(ask, kept.keep)
+    names = ", ".join(ask.names(kept.keep))
     return (
         f"Keeping {say_counted(ask, kept)}: {say_tried(kept.samples_ok, kept.samples_n, kept.unseen)} "
         f"(error {_say(ask, kept.error)}, allowed {_say(ask, ask.criterion.tolerance)}): {names}."
         f"{_say_without(ask, kept)}{_say_obeyed(kept.became)}{_say_knee(ask, kept)}"
     )
-
-
-def _say_names(ask: Inquiry, keep: NodeSet) -> str:
-    """The first of them and how many more: the report and the findings name all, a sentence of 300 names nobody reads."""
-    names = ask.names(keep)
-    more = len(names) - TOLD
-    return ", ".join(names[:TOLD]) + (f" and {more} more" if more > 0 else "")
 
 
 def _say(ask: Inquiry, error: float) -> str:
@@ -660,7 +655,7 @@ def _say_knee(ask: Inquiry, kept: Kept) -> str:
     if kept.knee is None or kept.knee.point.chosen:
         return ""
     at, ok = kept.knee.point, kept.knee.ok
-    names = _say_names(ask, kept.knee.keep)
+    names = ", ".join(ask.names(kept.knee.keep))
     took = f", {at.seconds:.3g} s a run" if at.seconds else ""
     nodes = "1 node" if at.nodes == 1 else f"{at.nodes} nodes"
     advice = "The best trade" if kept.outcome == "whole" else "With fewer" if at.nodes < len(kept.keep) else "With more"

@@ -57,6 +57,8 @@ class Simulated(msgspec.Struct, kw_only=True):
     ``shy``       tensors whose watching cures everything.
     ``rare``, ``every``  what nodes add on every so-manieth of the samples that are made near the given ones, beside what they add
                   on the given one that it is near.
+    ``spoiled``   sample -> (node, other): to keep the one makes the sample wrong, unless the other is kept, too.
+    ``misread``   samples that a workaround is wrong on once it is a file.
     ``keeps``     whether it can keep single nodes in higher precision.
     ``unanswered``, ``missed``  the questions that broke, and those whose runs did not show a fault that was there.
     """
@@ -74,6 +76,9 @@ class Simulated(msgspec.Struct, kw_only=True):
     shy: frozenset[int] = frozenset()
     rare: Mapping[int, float] = {}
     every: int = 8
+    spoiled: Mapping[str, tuple[int, int]] = {}
+    misread: frozenset[str] = frozenset()
+    made: dict[str, str] = {}
     keeps: bool = True
     unanswered: int = 0
     missed: int = 0
@@ -105,7 +110,7 @@ class Simulated(msgspec.Struct, kw_only=True):
             engine="e",
             reference="r",
             findings=rest.pop("findings", self.findings()),
-            engine_info=view_engine(info),
+            engine_info=rest.pop("engine_info", view_engine(info)),
             **rest,
         )
 
@@ -114,6 +119,7 @@ class Simulated(msgspec.Struct, kw_only=True):
             return Described(self.index, Measurement())
         if isinstance(probe, LoadInputs):
             made = [{"id": f"near:{probe.start + k}", "source": "near"} for k in range(probe.near)]
+            self.made |= {m["id"]: f"{probe.base}{probe.start}" for m in made}
             return Measurement(facts={"inputs": f"{probe.base}{probe.start}", "samples": made})
         assert isinstance(probe, Measure)
         question = repr(msgspec.to_builtins(probe))
@@ -123,6 +129,7 @@ class Simulated(msgspec.Struct, kw_only=True):
         return self.asked[question]
 
     def _answer(self, probe: Measure, question: str) -> Measurement:
+        assert all(self.made[s] == probe.inputs for s in probe.samples if s in self.made), "none of these inputs"
         rng = random.Random(hashlib.sha256(f"{self.seed}{question}".encode()).digest())
         if probe.engine == "r":
             return Measurement(results=tuple(self._result(probe, s, False) for s in probe.samples))
@@ -151,7 +158,8 @@ class Simulated(msgspec.Struct, kw_only=True):
         inside = set(node_ids(index, candidate))
         severed = set(severed_of(index, candidate))
         keep = frozenset(ranges.decode(probe.keep))
-        errors = self._whole(sample, inside, severed, keep, frozenset(ranges.decode(probe.righted))) if wrong else {}
+        righted = frozenset(ranges.decode(probe.righted))
+        errors = self._whole(sample, inside, severed, keep, righted, probe.written) if wrong else {}
         judged = outputs_of(index, candidate)
         effect: tuple[Score, ...] = ()
         if probe.effect:
@@ -169,6 +177,7 @@ class Simulated(msgspec.Struct, kw_only=True):
         severed: set[int] | frozenset[int] = frozenset(),
         keep: frozenset[int] = frozenset(),
         righted: frozenset[int] = frozenset(),
+        written: str = "",
     ) -> dict[int, float]:
         """Tensor -> error, with right values fed to what stands at the border."""
         errors: dict[int, float] = {}
@@ -178,6 +187,9 @@ class Simulated(msgspec.Struct, kw_only=True):
             read = max((errors.get(t, 0.0) for t in node.reads if t not in severed), default=0.0)
             assert self.keeps or not keep, "it keeps no nodes"
             own = 0.0 if node.id in (keep | righted) - self.stubborn else self._added(sample).get(node.id, 0.0)
+            spoiled, other = self.spoiled.get(sample, (-1, -1))
+            own += 0.5 * (bool(written) and sample in self.misread)
+            own += 0.5 * (node.id == spoiled and spoiled in keep and other not in keep)
             broken = node.id in self.fragile and read > RULE.tolerance
             errors[node.outputs[0]] = 10.0 if broken else min(10.0, self.gain.get(node.id, 1.0) * read + own)
         return errors

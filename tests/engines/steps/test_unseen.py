@@ -15,9 +15,10 @@ from engines.probe import Candidate, LoadInputs, Measure, SampleInfo
 from engines.search.knee import find_knee
 from engines.search.known import is_known, list_facts
 from engines.search.unseen import GIVEN, say_tried, set_apart
+from engines.views import view_engine
 
 from .conftest import walk
-from .simulated import Simulated, graph, random_graph
+from .simulated import PRESENT, Simulated, graph, random_graph
 
 seeds = st.integers(0, 2**16)
 CHAIN = [() if i == 0 else (i - 1,) for i in range(12)]
@@ -111,6 +112,33 @@ def test_given_samples_that_are_set_apart_steer_nothing_until_they_fail(samples:
     assert {3, 8} <= set(ranges.decode(done.finish.findings.workaround.keep))
     assert done.finish.findings.workaround.unseen.joined >= 1
     assert asked
+
+
+@pytest.mark.parametrize("other", [9, -1], ids=["another node mends it", "nothing mends it"])
+def test_a_wider_set_is_tried_again_on_what_the_smaller_one_was_right_on(other: int) -> None:
+    """What an earlier batch showed to be right may be lost by the nodes that were kept since: it joins, or it is told."""
+    engine = Simulated.single(graph(CHAIN), {2: 0.5}, rare={7: 0.5}, spoiled={"near:3": (7, other)})
+    done = unseen_of(engine)
+    unseen = done.findings.workaround.unseen
+    if other > 0:
+        assert kept(done) == {2, 7, other}
+        assert unseen.ok == unseen.n == 32, "what was tried before is not counted once more"
+        assert done.outcome.holds
+    else:
+        assert kept(done) == {2, 7}
+        assert (unseen.ok, unseen.n, unseen.error) == (32, 33, 0.5)
+        assert f"{unseen.ok} of {unseen.n} it had not seen" in done.outcome.message
+        assert not done.outcome.holds
+
+
+@pytest.mark.parametrize("misread", [(), ("near:35",)], ids=["as good as the set", "wrong on one more"])
+def test_a_file_may_not_be_wrong_on_more_of_the_last_batch_for_what_was_lost_of_the_first(misread: Any) -> None:
+    engine = Simulated.single(
+        graph(CHAIN), {2: 0.5}, rare={7: 0.5}, spoiled={"near:3": (7, -1)}, misread=frozenset(misread)
+    )
+    info = {"precision": "fp16", "storage": "float16", "capabilities": {"mark": PRESENT, "keep": PRESENT}, "typed": "t"}
+    done = unseen_of(engine, engine_info=view_engine(info))
+    assert done.findings.workaround.written.startswith("There is no worked-around.onnx") is bool(misread)
 
 
 def test_what_no_precision_cures_on_unseen_samples_is_told_and_not_searched_for() -> None:
