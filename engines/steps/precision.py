@@ -56,6 +56,7 @@ ANYWHERE = 3
 
 # Times smaller the error must be with every node kept for precision to be most of it. As elsewhere "clearly" is ten times.
 MOST_OF_IT = 10
+TOLD = 12  # names of nodes in a sentence
 
 
 class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -638,12 +639,19 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
             f"It passes with all of the {len(kept.keep)} nodes in FP32, and with no smaller set that was tried: that is the "
             f"model in FP32, and no workaround.{_say_knee(ask, kept)}"
         )
-    names = ", ".join(ask.names(kept.keep))
+    names = _say_names(ask, kept.keep)
     return (
         f"Keeping {say_counted(ask, kept)}: {say_tried(kept.samples_ok, kept.samples_n, kept.unseen)} "
         f"(error {_say(ask, kept.error)}, allowed {_say(ask, ask.criterion.tolerance)}): {names}."
         f"{_say_without(ask, kept)}{_say_obeyed(kept.became)}{_say_knee(ask, kept)}"
     )
+
+
+def _say_names(ask: Inquiry, keep: NodeSet) -> str:
+    """The first of them and how many more: the report and the findings name all, a sentence of 300 names nobody reads."""
+    names = ask.names(keep)
+    more = len(names) - TOLD
+    return ", ".join(names[:TOLD]) + (f" and {more} more" if more > 0 else "")
 
 
 def _say(ask: Inquiry, error: float) -> str:
@@ -655,7 +663,7 @@ def _say_knee(ask: Inquiry, kept: Kept) -> str:
     if kept.knee is None or kept.knee.point.chosen:
         return ""
     at, ok = kept.knee.point, kept.knee.ok
-    names = ", ".join(ask.names(kept.knee.keep))
+    names = _say_names(ask, kept.knee.keep)
     took = f", {at.seconds:.3g} s a run" if at.seconds else ""
     nodes = "1 node" if at.nodes == 1 else f"{at.nodes} nodes"
     advice = "The best trade" if kept.outcome == "whole" else "With fewer" if at.nodes < len(kept.keep) else "With more"
