@@ -41,13 +41,14 @@ class Engine:
             marked = with_outputs(_state_types(request.model, request.weights_dir), request.marks)
             if self.info.spec == _AS_TYPED:
                 model = to_rounded(marked, request.weights_dir)
-            elif stages := divide(marked) if _is_searched(request) else ():
-                return Staged(marked, stages, request.weights_dir, self.info.precision, request.keep, _FAST)
+            elif division := divide(marked) if _is_searched(request) else None:
+                settings = _choose_settings(request, marked)
+                return Staged(marked, division, request.weights_dir, self.info.precision, request.keep, settings)
             else:
                 model = emulate_precision(marked, request.weights_dir, self.info.precision, request.keep)
         except ModelProblem as error:
             raise EngineFault("unsupported", str(error)) from error
-        return Session(model, request.weights_dir, _FAST if _is_small(request, len(model.graph.node)) else _LITERAL)
+        return Session(model, request.weights_dir, _choose_settings(request, model), sharing=True)
 
 
 def _state_types(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
@@ -68,14 +69,13 @@ def _state_types(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
 
 
 def _is_searched(request: BuildRequest) -> bool:
-    """Whether it is one of many sets of nodes to keep, and what passes inside is little. A fresh build shares nothing."""
-    small = _is_small(request, len(request.model.graph.node))
-    return bool(request.keep) and small and not (request.marks or request.attempt)
+    """Whether it is one of many sets of nodes to keep. A fresh build takes nothing from another."""
+    return bool(request.keep) and not (request.marks or request.attempt)
 
 
-def _is_small(request: BuildRequest, nodes: int) -> bool:
+def _choose_settings(request: BuildRequest, model: onnx.ModelProto) -> Settings:
     fed = sum(4 * math.prod(shape) for shape in request.feed_shapes.values())
-    return fed * nodes <= _SMALL
+    return _FAST if fed * len(model.graph.node) <= _SMALL else _LITERAL
 
 
 def make(spec: EngineSpec) -> Engine:

@@ -1,25 +1,29 @@
 """A model that is built and run stage by stage, each stage once for what it is given. A search for nodes to keep asks hundreds of
-sets that differ in a node or two, and pays from the first stage on that this changes.
+sets that differ in a node or two, and pays from the first stage on that this changes, until one gives what it gave before.
 
 What is computed is the same bit by bit: the emulation goes node by node on one thread, without an optimizer that could see from
 one stage into the next.
 """
 
+import ctypes
 import hashlib
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 
 from engines.backends.base import check_names
 from engines.backends.builds import Kept, outside_bytes
-from engines.backends.onnxruntime.engine import Session, Settings, unwrap_array, wrap_array
+from engines.backends.onnxruntime.engine import HELD, Session, Settings, unwrap_array, wrap_array
 from engines.graph import external
 from engines.graph.emulate import emulate_precision
 from engines.graph.stages import Stage, split
+from engines.store import memory
 
 Array = np.ndarray[Any, Any]
 
@@ -28,26 +32,38 @@ LARGEST = 4 << 20  # bytes of the model without its weights files, which are rea
 HEAVIEST = 128 << 20  # bytes of weights: of more no second session is held
 PASSED = 64 << 20  # bytes of values that are kept
 VALUE = 4 << 20  # bytes of what passes between two stages: what is larger is computed anew
-_SESSIONS = 32  # each holds the memory that a run took, for the next
-_splits: Kept[tuple[Stage, ...]] = Kept(4, lambda _: None)
+LIGHT = 1 << 17  # bytes of what is kept apart
+_SESSIONS = 32
+_NAMES = 1 << 14  # of what passed: each a few hundred bytes, also where the values are gone
+_HASHED = 1e9  # bytes a second
+_WORTH = 4  # times what naming by the values takes, a stage must take for it
+
+
+@dataclass
+class Division:
+    """A model in stages. ``digest``: of the model. ``took``: by stage, processor seconds of its latest run."""
+
+    digest: bytes
+    stages: tuple[Stage, ...]
+    took: dict[int, float] = field(default_factory=dict)
+
+
+_divisions: Kept[Division] = Kept(4, lambda _: None)
 # Whoever runs one holds it: what goes from here is closed with its last holder.
 _sessions: Kept[Session] = Kept(_SESSIONS, lambda _: None, lambda made: outside_bytes(made.model), HEAVIEST)
 
 
-def divide(model: onnx.ModelProto) -> tuple[Stage, ...]:
-    """The stages of a model for which they are worth it, and that takes and gives numbers; else none."""
+def divide(model: onnx.ModelProto) -> Division | None:
+    """The stages of a model for which they are worth it, and that takes and gives numbers."""
     graph = model.graph
     worth = len(graph.node) >= FEWEST and model.ByteSize() <= LARGEST and outside_bytes(model) <= HEAVIEST
     if not worth or any(
         t.type.tensor_type.elem_type in (0, onnx.TensorProto.STRING) for t in (*graph.input, *graph.output)
     ):
-        return ()
-    stages = _splits.get(_know(model), lambda: split(model))
-    return stages if len(stages) > 1 else ()
-
-
-def _know(model: onnx.ModelProto) -> bytes:
-    return hashlib.blake2b(model.SerializeToString(deterministic=True)).digest()
+        return None
+    digest = hashlib.blake2b(model.SerializeToString(deterministic=True)).digest()
+    division = _divisions.get(digest, lambda: Division(digest, split(model)))
+    return division if len(division.stages) > 1 else None
 
 
 class Staged:
@@ -56,13 +72,13 @@ class Staged:
     facts: Mapping[str, Any] = {}
 
     def __init__(
-        self, plain: onnx.ModelProto, stages: Sequence[Stage], weights_dir: str, precision: str, keep: frozenset[int],
+        self, plain: onnx.ModelProto, division: Division, weights_dir: str, precision: str, keep: frozenset[int],
         settings: Settings,
     ) -> None:  # fmt: skip
         """Raises ``EngineFault``, ``ModelProblem``."""
         self._of = plain, weights_dir, precision, keep
-        self._stages = stages
-        digest = _know(plain) + repr((weights_dir, precision, settings)).encode()
+        self._stages, self._took = division.stages, division.took
+        digest = division.digest + repr((weights_dir, precision, settings)).encode()
         self._keys: list[bytes] = []
         self._built: list[Session] = []
         for at, stage in enumerate(self._stages):
@@ -74,7 +90,8 @@ class Staged:
 
     def _build(self, stage: Stage, keep: frozenset[int], settings: Settings) -> Session:
         _, weights_dir, precision, _ = self._of
-        return Session(emulate_precision(stage.model, weights_dir, precision, keep), weights_dir, settings)
+        model = emulate_precision(stage.model, weights_dir, precision, keep)
+        return Session(model, weights_dir, settings, sharing=True)
 
     @cached_property
     def model(self) -> onnx.ModelProto:
@@ -88,51 +105,131 @@ class Staged:
             feeds, [i.name for i in graph.input if i.name not in given], outputs, [o.name for o in graph.output]
         )
         fed = hashlib.blake2b(b"".join(_digest(name, feeds[name]) for name in sorted(feeds))).digest()
-        keys = [b"".join((fed, *self._keys[: at + 1])) for at in range(len(self._stages))]
         again = fed in self._asked
         self._asked.add(fed)
-        begin = 0 if again else next((at for at in reversed(range(1, len(keys))) if keys[at - 1] in _passed), 0)
-        values: dict[str, Any] = _passed.get(keys[begin - 1]) if begin else {}
         wrapped = {name: wrap_array(array) for name, array in feeds.items()}
-        for at in range(begin, len(keys)):
+        give_back = memory.own() > HELD
+        here = _Entered(0, fed, {})
+        while True:
+            at, entered, values = here if again else self._look_ahead(here)
             stage = self._stages[at]
             entering = wrapped | {taken: values[name] for taken, name in stage.taken.items()}
-            values = values | self._built[at].pass_on(entering)
-            values = {name: values[name] for name in stage.passing}
-            if at + 1 < len(keys):
-                _passed.put(keys[at], values)
-        return {name: unwrap_array(values[name]) for name in wanted}
+            begun = time.thread_time()
+            made = self._built[at].pass_on(entering, give_back=give_back)
+            self._took[at] = time.thread_time() - begun
+            values = {name: made[name] if name in made else values[name] for name in stage.passing}
+            if at + 1 == len(self._keys):
+                # What an earlier stage gave may be let go of at any time; a session's own outputs are the array's.
+                return {
+                    name: unwrap_array(made[name]) if name in made else np.array(unwrap_array(values[name]))
+                    for name in wanted
+                }
+            asked = entered + self._keys[at]
+            entered = (b"" if again else _passed.name(asked)) or self._name(fed, asked, values, at + 1)
+            _passed.put(asked, entered, values)
+            here = _Entered(at + 1, entered, values)
+
+    def _look_ahead(self, here: "_Entered") -> "_Entered":
+        """The last stage of which is known what enters it."""
+        found, entered = here, here.name
+        for at in range(here.stage, len(self._keys) - 1):
+            asked = entered + self._keys[at]
+            if not (entered := _passed.name(asked)):
+                break
+            if (values := _passed.values(asked)) is not None:
+                found = _Entered(at + 1, entered, values)
+        return found
+
+    def _name(self, fed: bytes, asked: bytes, values: Mapping[str, Any], after: int) -> bytes:
+        """What enters the stage ``after``, with the feed: by its bytes, or, where reading them takes longer than is likely to be
+        saved, by what it was made of."""
+        size = _size(values)
+        if size < 0 or size / _HASHED * _WORTH > self._took.get(after, 1.0):
+            return hashlib.blake2b(asked).digest()
+        named = hashlib.blake2b(fed)
+        for name, value in sorted(values.items()):
+            shape = tuple(value.shape())
+            named.update(repr((name, int(value.element_type()), shape)).encode())
+            if count := external.byte_size(int(value.element_type()), shape):
+                named.update((ctypes.c_char * count).from_address(value.data_ptr()))
+        return named.digest()
 
     def close(self) -> None:
         self._built = []
 
 
-class _Passed:
-    """What passed between stages, the least recently used gone first."""
+class _Entered(NamedTuple):
+    """What enters a stage beside the feed. ``name``: says, with the feed, which values these are."""
+
+    stage: int
+    name: bytes
+    values: dict[str, Any]
+
+
+class _Shelf:
+    """Values by what gave them, the least recently used gone first."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[bytes, tuple[dict[str, Any], int]] = OrderedDict()
         self.held = 0
 
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._values
+    def get(self, asked: bytes) -> dict[str, Any] | None:
+        if asked not in self._values:
+            return None
+        self._values.move_to_end(asked)
+        return self._values[asked][0]
 
-    def get(self, key: bytes) -> dict[str, Any]:
-        self._values.move_to_end(key)
-        return self._values[key][0]
-
-    def put(self, key: bytes, values: dict[str, Any]) -> None:
-        size = sum(external.byte_size(int(v.element_type()), v.shape()) for v in values.values())
-        if size > VALUE or key in self._values:
+    def put(self, asked: bytes, values: dict[str, Any], size: int, room: int) -> None:
+        if asked in self._values:
             return
-        self._values[key] = values, size
+        # Copies: what stays of a run would stand in the way of the next one's in the memory that they share; and an array that
+        # was made of a value does not keep the array which that value was made of.
+        self._values[asked] = {name: wrap_array(np.array(unwrap_array(v))) for name, v in values.items()}, size
         self.held += size
-        while self.held > PASSED:
+        while self.held > room:
             self.held -= self._values.popitem(last=False)[1][1]
 
+
+class _Passed:
+    """What passed between stages, by what entered the stage and the stage: its name, and the values while there is room. Behind a
+    narrow place lies all that was computed before it: light values are kept apart, where heavy ones do not displace them."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[bytes, bytes] = OrderedDict()
+        self._heavy, self._light = _Shelf(), _Shelf()
+
+    @property
+    def held(self) -> int:
+        return self._heavy.held + self._light.held
+
+    def name(self, asked: bytes) -> bytes:
+        """Empty where it is not known."""
+        if asked in self._names:
+            self._names.move_to_end(asked)
+        return self._names.get(asked, b"")
+
+    def values(self, asked: bytes) -> dict[str, Any] | None:
+        return self._light.get(asked) or self._heavy.get(asked)
+
+    def put(self, asked: bytes, name: bytes, values: dict[str, Any]) -> None:
+        self._names[asked] = name
+        while len(self._names) > _NAMES:
+            self._names.popitem(last=False)
+        size = _size(values)
+        if 0 <= size <= LIGHT:
+            self._light.put(asked, values, size, PASSED // 8)
+        elif 0 <= size <= VALUE:
+            self._heavy.put(asked, values, size, PASSED)
+
     def clear(self) -> None:
-        self._values.clear()
-        self.held = 0
+        self._names.clear()
+        self._heavy, self._light = _Shelf(), _Shelf()
+
+
+def _size(values: Mapping[str, Any]) -> int:
+    """Bytes of all; -1 where some hold text, whose bytes lie elsewhere."""
+    sizes = [external.byte_size(int(v.element_type()), v.shape()) for v in values.values()]
+    return -1 if min(sizes, default=0) < 0 else sum(sizes)
 
 
 _passed = _Passed()

@@ -6,6 +6,7 @@ written or copied. Prepacking copies weights and changes last digits: off with `
 
 import contextlib
 import ctypes
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -27,6 +28,7 @@ from engines.backends.onnxruntime.outside import LEVELS, PLAIN_WEIGHTS, PROVIDER
 from engines.data import held
 from engines.graph import external, schema, versions
 from engines.spec import EngineSpec
+from engines.store import memory
 
 # Element types that ONNX Runtime's own numpy conversion gets right; all others go through their bytes.
 _PLAIN = frozenset(
@@ -79,14 +81,19 @@ class Settings(msgspec.Struct, frozen=True):
         return {name: value for name, value in msgspec.to_builtins(self).items() if value or name not in later}
 
 
+HELD = 1 << 30  # bytes of the process: with more, what a run took of the shared memory goes back when it ends
+
+
 class Session:
     """A built model. ``run`` gives every graph output by name; sequences, absent optionals and sparse tensors are left out."""
 
-    def __init__(self, model: onnx.ModelProto, weights_dir: str, settings: Settings) -> None:
-        """``facts``: ``taken``, where another provider than the CPU's was asked for, (nodes that it took, all). Raises
+    def __init__(self, model: onnx.ModelProto, weights_dir: str, settings: Settings, *, sharing: bool = False) -> None:
+        """``sharing``: what its runs take is left to the next session that shares, which need not ask the kernel for it page by
+        page. ``facts``: ``taken``, where another provider than the CPU's was asked for, (nodes that it took, all). Raises
         ``EngineFault``."""
         self.model = model
-        self._session: Any = _create_session(model, weights_dir, settings)
+        self._sharing = sharing
+        self._session: Any = _create_session(model, weights_dir, settings, sharing)
         elsewhere = settings.provider != "cpu" or settings.provider_library
         told = elsewhere and plug_ins.can_tell_share()
         self.facts: Mapping[str, Any] = {"taken": plug_ins.count_taken(self._session)} if told else {}
@@ -100,26 +107,31 @@ class Session:
         names = check_names(feeds, self._inputs, outputs, self._types)
         tensors = [name for name in names if self._types[name].startswith("tensor(")]
         plain = [name for name in tensors if self._types[name] in _PLAIN]
+        how = _giving_back() if self._sharing and memory.own() > HELD else None
         try:
             if len(plain) == len(names):
-                return dict(zip(names, self._session.run(names, self._fed_arrays(feeds)), strict=True))
+                return dict(zip(names, self._session.run(names, self._fed_arrays(feeds), how), strict=True))
             if not any(kind == "tensor(string)" for kind in self._inputs.values()):
                 # One run for all: two runs of a nondeterministic model would give outputs that do not belong together.
                 fed = {name: wrap_array(feeds[name]) for name in self._inputs}
-                given = zip(names, self._session.run_with_ort_values(names, fed), strict=True)
+                given = zip(names, self._session.run_with_ort_values(names, fed, how), strict=True)
                 return {name: unwrap_array(value) for name, value in given if value.has_value() and value.is_tensor()}
             # Text cannot be wrapped, and what is not plain cannot be unwrapped: what can be an array is given.
-            return dict(zip(plain, self._session.run(plain, self._fed_arrays(feeds)), strict=True)) if plain else {}
+            return (
+                dict(zip(plain, self._session.run(plain, self._fed_arrays(feeds), how), strict=True)) if plain else {}
+            )
         except EngineFault:
             raise
         except Exception as error:
             raise _make_fault(error, built=True) from error
 
-    def pass_on(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Every output by name as it lies in ONNX Runtime's memory, of inputs that lie there. Raises ``EngineFault``."""
+    def pass_on(self, values: Mapping[str, Any], *, give_back: bool = False) -> dict[str, Any]:
+        """Every output by name as it lies in ONNX Runtime's memory, of inputs that lie there. ``give_back``: keep no memory of
+        the run. Raises ``EngineFault``."""
         names = list(self._types)
+        how = _giving_back() if give_back else None
         try:
-            got = self._session.run_with_ort_values(names, {name: values[name] for name in self._inputs})
+            got = self._session.run_with_ort_values(names, {name: values[name] for name in self._inputs}, how)
         except Exception as error:
             raise _make_fault(error, built=True) from error
         return dict(zip(names, got, strict=True))
@@ -250,8 +262,26 @@ def _find_precision(settings: Settings) -> str:
     return "fp32"
 
 
-def _create_session(model: onnx.ModelProto, weights_dir: str, settings: Settings) -> Any:
+@functools.cache
+def _share_memory() -> None:
+    """Give the process an arena of its own, for the sessions that ask for it."""
+    where = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    ort.create_and_register_allocator(where, None)
+
+
+@functools.cache
+def _giving_back() -> Any:
+    """Of a run after which the arena keeps nothing that is not in use."""
+    how = ort.RunOptions()
+    how.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+    return how
+
+
+def _create_session(model: onnx.ModelProto, weights_dir: str, settings: Settings, sharing: bool) -> Any:
     config = ort.SessionOptions()
+    if sharing:
+        _share_memory()
+        config.add_session_config_entry("session.use_env_allocators", "1")
     config.log_severity_level = _ERRORS_ONLY
     config.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[settings.optimization])
     config.intra_op_num_threads = settings.threads

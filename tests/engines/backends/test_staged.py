@@ -12,8 +12,10 @@ from engines import backends
 from engines.backends.base import BuildRequest
 from engines.backends.emulate import staged
 from engines.backends.emulate.staged import Staged
+from engines.backends.onnxruntime import engine
 from engines.backends.onnxruntime.engine import Session
 from engines.graph.stages import split
+from engines.store import memory
 
 FLOAT, WIDTH = TensorProto.FLOAT, 6
 
@@ -104,7 +106,7 @@ def test_what_a_node_changes_alone_is_computed_anew(monkeypatch: pytest.MonkeyPa
     model, ran = tangled(1), []
     stages = split(model)
     known = Session.pass_on
-    monkeypatch.setattr(Session, "pass_on", lambda self, values: ran.append(self) or known(self, values))
+    monkeypatch.setattr(Session, "pass_on", lambda self, values, **how: ran.append(self) or known(self, values, **how))
     feed = {"x": np.ones((3, WIDTH), np.float32)}
     everything = frozenset(range(70))
     first = build(model, everything)
@@ -121,18 +123,126 @@ def test_what_a_node_changes_alone_is_computed_anew(monkeypatch: pytest.MonkeyPa
     assert len(ran) == len(stages)  # a run again is a run
 
 
+def test_what_comes_out_as_before_is_not_computed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that only hands on what is rounded already gives the same, kept or not."""
+    model, ran = tangled(1), []
+    stages = split(model)
+    known = Session.pass_on
+    monkeypatch.setattr(Session, "pass_on", lambda self, values, **how: ran.append(self) or known(self, values, **how))
+    monkeypatch.setattr(staged, "_HASHED", 1e18)
+    feed = {"x": np.ones((3, WIDTH), np.float32)}
+    inside = {n.output[0]: i for i, n in enumerate(model.graph.node) if n.op_type == "Reshape" and n.input[0] != "x"}
+    passing = {name for stage in stages for name in stage.passing}
+    at = min(i for name, i in inside.items() if name not in passing)
+    assert at < stages[-1].first
+    keep = frozenset({69})
+    one = build(model, keep).run(feed)
+    ran.clear()
+    two = build(model, keep | {at}).run(feed)
+    assert len(ran) == 2  # its own stage and, as ever, the last
+    assert same(one, two)
+
+
+@pytest.mark.parametrize("limits", [{}, {"VALUE": 1, "LIGHT": 1}, {"_HASHED": 1e-9}, {"HELD": 0}, {"_NAMES": 1}])
+def test_whatever_is_kept_of_it_the_bits_are_those_of_the_whole_model(
+    limits: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where two feeds differ in what only a late stage reads, and where a stage before it gives the same for both."""
+    for name, value in limits.items():
+        monkeypatch.setattr(staged, name, value)
+    model, draw = tangled(4), random.Random(4)
+    nodes, middle = model.graph.node, split(model)[2].first + 1
+    late_reader = next(n for n in nodes[middle:] if n.op_type == "Tanh")
+    model.graph.input.append(helper.make_tensor_value_info("late", FLOAT, [3, WIDTH]))
+    nodes.insert(
+        list(nodes).index(late_reader), helper.make_node("Add", [late_reader.input[0], "late"], ["mixed"], "mixed")
+    )
+    late_reader.input[0] = "mixed"
+    reading = [i for i, s in enumerate(split(model)) if any("late" in n.input for n in s.model.graph.node)]
+    assert 0 < reading[0] < len(split(model)) - 1
+    rng = np.random.default_rng(4)
+    x, late = (rng.standard_normal((3, WIDTH)).astype(np.float32) for _ in range(2))
+    feeds = [{"x": a, "late": b} for a in (x, x + 1) for b in (late, late + 1)]
+    keep = frozenset(draw.sample(range(71), 40))
+    for _ in range(8):
+        now, whole = build(model, keep), build(model, keep, attempt=1)
+        for feed in (*feeds, feeds[0]):
+            assert same(now.run(feed), whole.run(feed))
+        keep ^= {draw.randrange(71), draw.randrange(71)}
+
+
+@pytest.mark.parametrize(("bytes_", "back"), [(0, True), (1 << 60, False)])
+def test_memory_of_a_run_goes_back_where_the_process_holds_much(
+    bytes_: int, back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+    known = Session.pass_on
+    monkeypatch.setattr(Session, "pass_on", lambda self, values, **how: told.append(how) or known(self, values, **how))
+    monkeypatch.setattr(staged, "HELD", bytes_)
+    monkeypatch.setattr(engine, "HELD", bytes_)
+    build(tangled(2), frozenset({1})).run({"x": np.ones((3, WIDTH), np.float32)})
+    assert {how["give_back"] for how in told} == {back}
+    size = [1 << 22]
+    chain = [helper.make_node("Neg", [f"t{i}" if i else "x"], [f"t{i + 1}"]) for i in range(4)]
+    graph = helper.make_graph(
+        [*chain, helper.make_node("ReduceMax", ["t4"], ["y"])], "wide",
+        [helper.make_tensor_value_info("x", FLOAT, size)], [helper.make_tensor_value_info("y", FLOAT, None)],
+    )  # fmt: skip
+    wide = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    feed = {"x": np.ones(size, np.float32)}
+    sharing = Session(wide, "", engine.Settings(), sharing=True)
+    before = memory.own()
+    sharing.run(feed)
+    assert (memory.own() - before < 12 << 20) is back
+
+
 def test_what_weighs_much_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     model, feed = tangled(2), {"x": np.ones((3, WIDTH), np.float32)}
     monkeypatch.setattr(staged, "VALUE", 1)
+    monkeypatch.setattr(staged, "LIGHT", 1)
     build(model, frozenset(range(70))).run(feed)
     assert staged.held() == 0
     monkeypatch.undo()
+    monkeypatch.setattr(staged, "LIGHT", 0)
     build(model, frozenset(range(70))).run(feed)
     held = staged.held()
     assert held > 0
     monkeypatch.setattr(staged, "PASSED", held // 2)
     build(model, frozenset(range(60))).run({"x": feed["x"] + 1})
     assert 0 < staged.held() <= held // 2
+
+
+def test_nothing_that_is_kept_lies_in_memory_of_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes from here is freed: a value that passed two stages is there twice."""
+    put, lies = staged._Shelf.put, {}
+    monkeypatch.setattr(
+        staged._Shelf,
+        "put",
+        lambda self, asked, *rest: (
+            put(self, asked, *rest) or lies.update({(asked, name): v.data_ptr() for name, v in self.get(asked).items()})
+        ),
+    )
+    model, feed = tangled(1), {"x": np.ones((3, WIDTH), np.float32)}
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info(model.graph.node[3].output[0], FLOAT, None))
+    given = [build(model, keep).run(feed) for keep in (frozenset({69}), frozenset({68}))]
+    lies |= {(at, name): array.ctypes.data for at, arrays in enumerate(given) for name, array in arrays.items()}
+    assert len(lies) > 8
+    assert len(set(lies.values())) == len(lies)
+
+
+def test_light_values_stay_where_heavy_ones_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, feed = tangled(2), {"x": np.ones((3, WIDTH), np.float32)}
+    sizes = []
+    put = staged._Shelf.put
+    monkeypatch.setattr(
+        staged._Shelf,
+        "put",
+        lambda self, asked, values, size, room: sizes.append((size, room)) or put(self, asked, values, size, room),
+    )
+    monkeypatch.setattr(staged, "LIGHT", 100)
+    build(model, frozenset(range(70))).run(feed)
+    assert {room for size, room in sizes if size <= 100} == {staged.PASSED // 8}
+    assert {room for size, room in sizes if size > 100} == {staged.PASSED}
 
 
 def test_a_model_that_cannot_be_divided_is_one_stage(tmp_path: Path) -> None:
