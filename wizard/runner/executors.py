@@ -26,10 +26,10 @@ def executor(
 
     capture_bytes = description.problem.capture_bytes
     if options.executor == LOCAL:
-        slots = options.jobs or max(1, min(8, (os.cpu_count() or 1) // 2))
+        slots = options.jobs or slots_here()
         return Pool(
             folder,
-            slots,
+            slots + spare_here(options),
             on_death=died,
             capture_bytes=capture_bytes,
             consent=options.consent,
@@ -50,6 +50,21 @@ def executor(
         capture_bytes=capture_bytes,
         consent=options.consent,
     )
+
+
+def slots_here() -> int:
+    """Probes at a time on this machine, where nobody said how many: one for each two cores that this process may use."""
+    return max(1, min(8, count_cores() // 2))
+
+
+def spare_here(options: Options) -> int:
+    """1 where a core of two or three is idle beside the one slot and may be used: ``Drive`` says for what."""
+    return int(options.executor == LOCAL and not options.jobs and slots_here() == 1 < count_cores())
+
+
+def count_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def shared_out(slots: int, tell: Callable[[str], None]) -> tuple[str, ...]:
