@@ -95,9 +95,9 @@ def name_cause(
     said: str = "",
     weights: Mapping[str, float] = MappingProxyType({}),
 ) -> Cause:
-    """``inner``: every tensor that the case is fed, then every one made inside it, topological; none where watching them cures
-    the case, which is then off by ``watched`` only. ``weights``: the largest magnitude of each weight that it reads, where that
-    was looked at. The first rule that has numbers to show wins."""
+    """``inner``: every tensor that the case is fed, then every one made inside it, topological. Where watching them cures the
+    case, which is then off by ``watched`` only, they tell what the reference gives and nothing of the engine. ``weights``: the
+    largest magnitude of each weight that it reads, where that was looked at. The first rule that has numbers to show wins."""
     whole, own = _metrics(findings)
     if findings.optimizers:
         guilty = ", ".join(findings.optimizers)
@@ -119,16 +119,19 @@ def name_cause(
         seen = findings.signature
         often = f"{seen.failures} of {seen.looks} runs" if seen is not None and seen.looks > 1 else "some runs"
         return Cause("nondeterminism", f"One build gives other results for the same input: {often} fail.")
-    lost = _explain_by_quantization(inner, case, own)
-    if lost is not None:
-        return lost
     if watched is not None:
+        told = _explain_foretold(findings, inner, storage, watched)
+        if told is not None:
+            return told
         return Cause(
             "fusion",
             f"With its inner tensors watched the case is wrong by {_say_error(watched, own)} instead of "
             f"{_say_error(case.own, own)}: what the engine makes of {_list_nodes(case)}, joined, is at fault, and no inner "
             "number can say more.",
         )
+    lost = _explain_by_quantization(inner, case, own)
+    if lost is not None:
+        return lost
     made = [i for i in inner if i.op]
     scores = {i.score.name: i.score for i in inner}
     odd = next((i for i in made if i.score.problem), None)
@@ -184,6 +187,20 @@ def _say_beginning(made: Sequence[Inner], scores: dict[str, Score]) -> str:
         f" It begins at {first.node} ({first.op}): from equal inputs it is wrong by up to {first.score.max_abs:.2g}, where the "
         f"largest is {first.score.absmax:.3g}."
     )
+
+
+def _explain_foretold(findings: Findings, inner: Sequence[Inner], storage: str, watched: float) -> Cause | None:
+    """A node of the case that the reference takes beyond the storage type, and that was kept in FP32 where the whole model came
+    right. That the engine computes it in FP32 by itself, too, once its value is read, does not make that another fault."""
+    known = findings.workaround
+    kept = known.keep_names if known is not None and known.kind == "precision" else ()
+    beyond = {i.score.name for i in inner if i.score.absmax > largest_finite(storage)}
+    broken = next((i for i in inner if i.node in kept and i.score.name in beyond and not beyond & set(i.reads)), None)
+    if broken is None:
+        return None
+    told = _explain_nonfinite(broken, {i.score.name: i.score for i in inner}, storage)
+    right = f" Where its value is read the engine computes it in a wider type: wrong by {_say_error(watched)} then."
+    return msgspec.structs.replace(told, evidence=told.evidence + right)
 
 
 def _explain_by_quantization(inner: Sequence[Inner], case: Case, own: str) -> Cause | None:

@@ -60,9 +60,9 @@ def _build_afresh(
     ask: Inquiry, case: Case, repeats: int
 ) -> Sub[tuple[int, dict[str, str], list[Inner], float | None, str, dict[str, float]]]:
     """(failures, saved files, inner tensors, own error when watched, what the engine said, the largest of each
-    weight): the case in ``repeats`` fresh builds, the first kept, then once with its inside watched. Where watching cures it the
-    inner tensors say nothing and are left out; else the error is None."""
-    failures, saved, said = 0, dict[str, str](), ""
+    weight): the case in ``repeats`` fresh builds, the first kept, then once with its inside watched. The error is None unless
+    watching cures it; then the inner tensors say nothing of what the engine does."""
+    failures, saved, said, own = 0, dict[str, str](), "", None
     for attempt in range(repeats):
         yield Note(f"building the case afresh, {attempt + 1} of {repeats}")
         m = yield from asked(probe_case(ask, case, attempt + 1, save="confirmed" if attempt == 0 else ""))
@@ -80,8 +80,8 @@ def _build_afresh(
         yield Note("the case once more, with its inside watched")
         watched = yield from asked(probe_case(ask, cut, 0, marks=(*made, *cut_at)))
         verdict = ask.verdict(watched)
-        if watched.status == "ok" and failures and len(nodes) > 1 and ask.findings.looks == 1 and not verdict.failed:
-            return failures, saved, [], verdict.own, said, weights
+        cured = watched.status == "ok" and failures > 0 and len(nodes) > 1 and ask.findings.looks == 1
+        own = verdict.own if cured and not verdict.failed else None
         weights = dict(watched.facts.get("weights", {}))
         if watched.status == "ok" and watched.results:
             row = ask.row(watched)
@@ -94,7 +94,7 @@ def _build_afresh(
                 if node is not None and ask.index.tensors[t].name in scores:
                     reads = tuple(ask.index.tensors[r].name for r in node.reads)
                     inner.append(Inner(node.op, ask.names([node.id])[0], scores[ask.index.tensors[t].name], reads))
-    return failures, saved, inner, None, said, weights
+    return failures, saved, inner, own, said, weights
 
 
 def _case_fails(ask: Inquiry, case: Case, m: Measurement) -> bool:

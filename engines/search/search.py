@@ -139,13 +139,10 @@ def find_apart(trials: Trials, failing: tuple[int, ...]) -> Sub[tuple[int, ...]]
     return failing
 
 
-def minimise(
-    trials: Trials, nodes: Iterable[int], *, cuts: bool = True, likely: Collection[int] = (), last_first: bool = False
-) -> Sub[NodeIds]:
+def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True, likely: Collection[int] = ()) -> Sub[NodeIds]:
     """From a failing node set to a small one that was measured to fail; with ``cuts`` by the node order first. 1-minimal unless
-    removals were unresolved for the engine's own reasons. ``likely``: nodes that are dropped last; of the others, and of these,
-    the first ones first, or with ``last_first`` the last ones."""
-    failing = tuple(sorted(nodes, key=lambda n: (n in likely, -n if last_first else n)))
+    removals were unresolved for the engine's own reasons. ``likely``: nodes that are dropped last."""
+    failing = tuple(sorted(nodes, key=lambda n: (n in likely, n)))
     if cuts:
         failing = yield from find_shortest(trials, failing, from_end=False)
         failing = yield from find_shortest(trials, failing, from_end=True)
@@ -153,26 +150,6 @@ def minimise(
     if len(failing) == 1:
         return frozenset(failing)
     return frozenset((yield from ddmin(failing, lambda items: trials.test(frozenset(items)))))
-
-
-def minimise_pieces(trials: Trials, start: NodeIds, found: NodeIds, likely: Collection[int]) -> Sub[NodeIds]:
-    """The smaller of ``found``, which ``minimise`` made of ``start``, and what it makes in the opposite order, where ``found``
-    is in pieces: then some are mere company to the others, any would do, and which are left is a matter of order. At most as
-    many are tried as were before."""
-    if trials.most or not is_in_pieces(trials.ask.index, found):
-        return found
-    trials.most = 2 * trials.count
-    other: NodeIds = yield from minimise(trials, start, cuts=False, likely=likely, last_first=True)
-    trials.most = 0
-    return min(found, other, key=len)
-
-
-def is_in_pieces(index: GraphIndex, nodes: NodeIds) -> bool:
-    """Whether no tensor leads from some of the nodes to the rest of them."""
-    reached = {min(nodes)}
-    while (wider := reached | (index.ring(reached) & nodes)) != reached:
-        reached = wider
-    return len(reached) < len(nodes)
 
 
 def grow_cut(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeIds:

@@ -16,7 +16,7 @@ from engines.search.cost import Plan, Size, Work
 from engines.search.foretold import list_beyond
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.remedy import list_cured
-from engines.search.search import NodeIds, Trials, find_around, minimise, minimise_pieces, prove_one_minimal
+from engines.search.search import NodeIds, Trials, find_around, minimise, prove_one_minimal
 from engines.search.settle import SHRINK_PROBES, Saved, settle_case, shrinks_for
 from engines.search.twin import as_given, asking_twin, find_twin, without_twin
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, case_names
@@ -139,9 +139,6 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
         start = yield from find_around(trials, hiding)
         trials.beyond = yield from list_beyond(ask)
     nodes: NodeIds = yield from minimise(trials, start or whole, cuts=cuts, likely=hiding)
-    first = nodes
-    if hiding:
-        nodes = yield from minimise_pieces(trials, start or whole, first, hiding)
     probes = trials.count - 1
     stopped = trials.ended
     nodes = trials.smallest(nodes) if stopped else nodes
@@ -155,9 +152,6 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
         if len(smaller) < len(nodes):
             trials, nodes = frozen, smaller
     given: Trials | None = yield from as_given(ask, trials, nodes)
-    if given is None and not nodes <= first:
-        nodes = first
-        given = yield from as_given(ask, trials, nodes)
     if given is None:  # a part that fails on the twin alone is no case of the engine's
         return (yield from search_smallest(without_twin(ask), params, start))
     # On a twin, where the search ended: as given each of these builds is another one's first (7 to 26 s of them on an H200), and

@@ -1,5 +1,6 @@
-"""A session of real TensorRT, walked again where there is no GPU: what TensorRT 10.6 answered on an H100 about
-``sort_tf_massive_m4``, weakly typed FP16, is in ``recorded``; everything else (the reference, graphs, cuts) is computed here.
+"""A session of real TensorRT, walked again where there is no GPU: what TensorRT 10.6 answered on H100s about
+``sort_tf_massive_m4``, weakly typed FP16, in two sessions is in ``recorded``; everything else (the reference, graphs, cuts) is
+computed here.
 
 A search that asks what was not asked there finds no answer and another part: then record it again
 (``python tests/gpu/campaign.py --only sort-weak`` and ``record`` below)."""
@@ -79,11 +80,9 @@ class Recording:
         if probe.engine == ENGINE and not self.through.is_set():
             await self.through.wait()
         found = self._known.get(_written(probe))
-        if found is None and probe.engine == TWIN and (probe.keep or probe.candidate.edits):
-            # That keeping these nodes cures it, and what a simpler case gives, was seen on the engine as it was given; the twin
-            # was not asked there.
-            saved = "workaround" if probe.keep else probe.save
-            found = self._known.get(_written(msgspec.structs.replace(probe, engine=ENGINE, save=saved)))
+        if found is None and probe.keep and probe.engine == TWIN:
+            # That keeping these nodes cures it was seen on the engine as it was given; the twin was not asked there.
+            found = self._known.get(_written(msgspec.structs.replace(probe, engine=ENGINE, save="workaround")))
         return found or Measurement(status="error", message="It was not asked when this was recorded.")
 
     async def stop(self, hard: bool = False) -> None:
@@ -151,7 +150,7 @@ def test_beside_the_first_build_the_twin_is_asked_all_that_the_search_asks_it(tm
     two, beside = walk(tmp_path / "two", 2)
     ends, there = dict(steps(beside)), dict(steps(events))
     assert ends["extract"].cached == ends["extract"].probes
-    assert ends["reduce"].cached >= 50
+    assert ends["reduce"].cached >= 45, "all but what makes the case simpler, and what is asked of the engine as given"
     assert ends["reduce"].outcome["names"] == there["reduce"].outcome["names"]
     asked = [_written(p) for p in two.asked]
     assert len(asked) == len(set(asked)), "nothing twice"

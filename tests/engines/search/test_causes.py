@@ -11,7 +11,7 @@ import pytest
 
 import flows
 from engines.causes import KINDS
-from engines.findings import Case, Findings
+from engines.findings import Case, Findings, Workaround
 from engines.probe import HUGE, Candidate, Score
 from engines.search import cause
 
@@ -115,6 +115,35 @@ def test_a_fusion_names_the_nodes_that_were_joined() -> None:
     assert (found.name, "/pad (Pad) and /pool (MaxPool)" in found.evidence) == ("fusion", True)
     many = Case(Candidate(), "real:0", nodes=tuple(f"/n{i}" for i in range(12)), ops=("Add",) * 12, own=0.5)
     assert "/n7 (Add) and 4 more" in cause.name_cause(Findings(), many, [], "float32", None, watched=0.0).evidence
+
+
+@pytest.mark.parametrize(
+    ("kept", "reached", "first", "name"),
+    [
+        (("/up",), 8e6, 1.0, "overflow"),
+        (("/other",), 8e6, 1.0, "fusion"),  # nobody has seen that it cures
+        ((), 8e6, 1.0, "fusion"),
+        (("/up",), 6e4, 1.0, "fusion"),  # FP16 holds it
+        (("/up",), 8e6, 7e6, "fusion"),  # it reads what overflows already
+    ],
+)
+def test_what_cures_in_fp32_and_overflows_in_the_reference_is_no_fusion(
+    kept: tuple[str, ...], reached: float, first: float, name: str
+) -> None:
+    """Weakly typed TensorRT computes such a node in FP32 where its value is read, or where it stands alone."""
+    case = Case(Candidate(), "real:0", nodes=("/up", "/down"), ops=("Conv", "Conv"), own=HUGE)
+    inner = [
+        cause.Inner("", "", Score("x", absmax=first)),
+        cause.Inner("Conv", "/up", Score("u", absmax=reached), ("x", "w")),
+        cause.Inner("Conv", "/down", Score("d", absmax=1.0), ("u",)),
+    ]
+    cure = Workaround(kind="precision", engine="e", keep_names=kept, samples_ok=1, samples_n=1) if kept else None
+    found = cause.name_cause(Findings(workaround=cure), case, inner, "float16", None, watched=1e-4)
+    assert found.name == name
+    if name == "overflow":
+        assert found.beyond == "/up"
+        assert "8,000,000 in the reference" in found.evidence
+        assert "wrong by 0.01 % then" in found.evidence
 
 
 def test_what_an_engine_flushes_is_told_from_what_no_type_holds() -> None:

@@ -18,7 +18,7 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Measure, Measurement, SampleResult, Score
 from engines.search.inquiry import Inquiry
-from engines.search.search import Trials, find_around, minimise, minimise_pieces, prove_one_minimal
+from engines.search.search import Trials, find_around, minimise, prove_one_minimal
 from engines.search.settle import HEAVIEST_GOOD
 from engines.search.statistics import CONFIDENCE, looks_to_see
 
@@ -377,43 +377,6 @@ def test_company_that_is_half_of_the_model_away_is_left_to_the_whole_search() ->
     found, probes = drive(find_around(trials, frozenset((2,))), trials.ask.index, needs(2, 39))
     assert found is None
     assert probes <= 20
-
-
-def _in_either(*groups: tuple[int, ...]) -> Oracle:
-    """It fails with all of any of these groups."""
-    return lambda nodes: FAIL if any(nodes.issuperset(g) for g in groups) else PASS
-
-
-def _both_ways(index: GraphIndex, oracle: Oracle) -> tuple[frozenset[int], frozenset[int], int, Trials]:
-    """What the first order leaves, what is taken in the end, and the probes of the first."""
-    trials, whole = Trials(inquiry(index), known={}, measured={}), frozenset(range(len(index.nodes)))
-    first, _ = drive(minimise(trials, whole, cuts=False), index, oracle)
-    probes = trials.count
-    found, _ = drive(minimise_pieces(trials, whole, first, ()), index, oracle)
-    return first, found, probes, trials
-
-
-def test_of_a_part_in_pieces_the_other_order_may_leave_less() -> None:
-    first, found, probes, trials = _both_ways(chain(30), _in_either((20, 23, 26, 29), (1, 4)))
-    assert first == {20, 23, 26, 29}
-    assert found == {1, 4}
-    assert probes < trials.count <= 2 * probes
-    first, found, _, trials = _both_ways(chain(30), _in_either((17, 23, 29), (1, 2, 3, 4)))
-    assert frozenset((1, 2, 3, 4)) in trials.known
-    assert found == first == {17, 23, 29}
-
-
-def test_a_part_that_hangs_together_is_searched_once() -> None:
-    first, found, probes, trials = _both_ways(chain(30), _in_either((20, 21, 22), (1, 4)))
-    assert found == first == {20, 21, 22}
-    assert trials.count == probes
-
-
-def test_the_other_order_costs_no_more_than_the_first() -> None:
-    first, found, probes, trials = _both_ways(chain(90), _in_either((85, 89), tuple(range(0, 44, 2))))
-    assert found == first == {85, 89}
-    assert trials.count == 2 * probes
-    assert not trials.ended
 
 
 def test_a_part_that_is_fed_what_the_storage_type_cannot_hold_is_not_asked_about() -> None:
