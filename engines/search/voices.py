@@ -105,7 +105,7 @@ def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nod
             break
     if not heard:
         said = (
-            " ".join(filter(None, why))
+            " ".join(dict.fromkeys(filter(None, why)))
             or (is_ir(ctx.problem.model) and "nobody else runs OpenVINO IR.")
             or "every other engine here shares code with it or with the engine under test."
         )
@@ -113,7 +113,7 @@ def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nod
     if len(heard) == 1:
         (only,) = heard
         return Heard(
-            "alone", only.spec, only.error, spread=only.error, seconds=only.seconds, why=" ".join(filter(None, why))
+            "alone", only.spec, only.error, spread=only.error, seconds=only.seconds, why=" ".join(dict.fromkeys(filter(None, why)))
         )
     yield Note("two others differ from the reference: do they agree with each other?")
     between = yield from asked(

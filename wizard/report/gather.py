@@ -477,7 +477,7 @@ def _say_lost_workers(state: State) -> tuple[str, ...]:
     for death in state.deaths:
         visit = next((v for v in reversed(state.route) if v.started and v.started <= death.ts), None)
         if death.extra:
-            said.append(death.detail)
+            said += [] if death.detail in said else [death.detail]
         elif death.key:
             said.append(f"One probe{f' of {visit.step}' if visit else ''} cost its worker: {death.detail}")
     return tuple(said)
