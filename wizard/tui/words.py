@@ -105,7 +105,7 @@ def show_value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return str(value)
+        return f"{value:,}"
     if isinstance(value, float):
         return number(value)
     if isinstance(value, str):
