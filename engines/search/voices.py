@@ -112,9 +112,8 @@ def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nod
         return Heard(why=said)
     if len(heard) == 1:
         (only,) = heard
-        return Heard(
-            "alone", only.spec, only.error, spread=only.error, seconds=only.seconds, why=" ".join(dict.fromkeys(filter(None, why)))
-        )
+        why_not = " ".join(dict.fromkeys(filter(None, why)))
+        return Heard("alone", only.spec, only.error, spread=only.error, seconds=only.seconds, why=why_not)
     yield Note("two others differ from the reference: do they agree with each other?")
     between = yield from asked(
         probe_whole(ctx, findings, samples=feed, engine=heard[1].spec, reference=heard[0].spec, timeout=bounds.seconds)
