@@ -102,7 +102,7 @@ def test_where_no_cluster_is_one_sentence_says_so(tmp_path: Path, monkeypatch: p
 def test_each_file_goes_once_to_each_host_and_nothing_is_asked_twice(tmp_path: Path, cluster, monkeypatch) -> None:
     """Four workers on two hosts, sixteen probes at once."""
     sent: list[tuple[str, str]] = []
-    send = Cluster._send
+    send = Cluster._send_parcel
 
     async def counted(self: Cluster, member: Any, parcel: Any) -> None:
         sent.append((member.greeting.place, parcel.name))
