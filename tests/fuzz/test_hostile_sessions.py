@@ -121,6 +121,24 @@ def test_a_session_that_names_what_lies_elsewhere(tmp_path: Path, every: bool) -
     assert tried > (100 if every else 4)
 
 
+@pytest.mark.parametrize("wanted", ["case.node_ids", "workaround.engine"])
+def test_a_report_of_what_cannot_be_is_one_sentence(tmp_path: Path, wanted: str) -> None:
+    """It ended in an error of the program's own: a part that is no list of nodes, an engine that has no name."""
+    with zipfile.ZipFile(GOLDEN) as archive:
+        archive.extractall(tmp_path)
+    session = tmp_path / "session"
+    events = [json.loads(line) for line in (session / journal.NAME).read_bytes().splitlines()]
+    for event in events:
+        del event["crc"]
+    found = {place for event in events for place in places(event, event["kind"]) if place.endswith(wanted)}
+    assert found
+    for place in found:
+        events = [replaced(event, place, "../../../secret", event["kind"]) for event in events]
+    (session / journal.NAME).write_bytes(b"".join(map(mutate._signed, events)))
+    with pytest.raises(SessionProblem, match=r"There is no report of .*somebody has changed its journal"):
+        read(session).report()
+
+
 def looked_at(session: Path, out: Path, *, handed_on: bool) -> None:
     """All that can be done with a stranger's session without running anything of it; exported only if ``handed_on``."""
     folders.summary(session)

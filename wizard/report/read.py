@@ -13,6 +13,7 @@ from wizard.report.document import Report
 from wizard.report.gather import Table, gather
 from wizard.report.prefix import Shared, shared_by_nodes
 from wizard.session import folder as folders
+from wizard.session.problems import SessionProblem
 from wizard.session.state import State, find_index
 
 
@@ -38,12 +39,19 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         return shared_by_nodes(self.graph(find_index(self.state, self.state.findings.model)))
 
     def report(self) -> Report:
+        """Raises SessionProblem where steps have found what there cannot be: a stranger may write anything into a journal."""
         return self._report
 
     @functools.cached_property
     def _report(self) -> Report:
         about = self.description
-        return gather(self.state, self.flow, about.problem, self.table, about.machine, self.graph)
+        try:
+            return gather(self.state, self.flow, about.problem, self.table, about.machine, self.graph)
+        except (ValueError, LookupError) as error:
+            raise SessionProblem(
+                f"There is no report of '{self.folder}': what its steps found does not fit its model or its engine. "
+                "Either somebody has changed its journal or another version of narrowdown wrote it; ask for the session anew."
+            ) from error
 
 
 def graph_of(folder: Path, digest: str) -> GraphIndex | None:
