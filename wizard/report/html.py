@@ -33,6 +33,7 @@ from wizard.words import (
 )
 
 SEARCHES, ROUNDS = 6, 8  # that are drawn
+UNFOLDED = 16  # names of a long list that are seen at once
 
 
 def to_html(report: Report, flow: Flow | None = None) -> str:
@@ -100,11 +101,14 @@ def _template() -> Any:
 
 
 def join_names(names: Sequence[str]) -> Any:
-    """Names as code, a comma between two."""
+    """Names as code, a comma between two; of very many all but the first are folded away."""
     from markupsafe import Markup, escape
 
-    shown = [escape(show_literally(show_name(name))) for name in names]
-    return Markup(", ").join(Markup(f"<code>{name}</code>") for name in shown)  # noqa: S704
+    shown = [Markup(f"<code>{escape(show_literally(show_name(name)))}</code>") for name in names]  # noqa: S704
+    if len(shown) < 2 * UNFOLDED:
+        return Markup(", ").join(shown)
+    first, others = Markup(", ").join(shown[:UNFOLDED]), Markup(", ").join(shown[UNFOLDED:])
+    return Markup(f"{first}<details><summary>and {len(names) - UNFOLDED} more</summary>{others}</details>")  # noqa: S704
 
 
 def show_literally(value: object) -> object:

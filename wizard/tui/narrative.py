@@ -115,7 +115,7 @@ def say_set_aside(scene: Scene, to: Visit) -> str:
     answers = [visit for visit in (to, *after) if visit.answer]
     probes, seconds = sum(visit.probes for visit in after), sum(visit.seconds for visit in after)
     lines = [f"Sets aside {count(len(answers), 'answer')}:"]
-    lines += [f"  - {title(scene.flow, visit.node)}: {answer_text(visit)}" for visit in answers]
+    lines += [f"  - {title(scene.flow, visit.node)}  {answer_text(visit)}" for visit in answers]
     lines += [f"  - the end: {title(scene.flow, scene.state.end)}"] if scene.state.end else []
     if after:
         lines.append(

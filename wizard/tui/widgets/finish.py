@@ -119,7 +119,7 @@ class Cure(Lines[Findings]):
             return []
         names = listing(cure.keep_names, 40)
         metric = self._told.criterion.metric if self._told.criterion else ""
-        rows = [(f"in FP32, {len(cure.keep_names)}", names)] if cure.keep_names else [("what to do", remedy(cure))]
+        rows = [(f"{len(cure.keep_names)} in FP32", names)] if cure.keep_names else [("what to do", remedy(cure))]
         rows.append(
             (
                 "holds on",
