@@ -244,9 +244,12 @@ def arrived_and_added(
     if tolerance:
         x = across(tolerance)
         middle, allowed = min(max(x, 40), width - 40), escape(show_error(tolerance, metric))
+        spans = (
+            [(0, bottom)] if beside else [(i * tall + down, i * tall + down + 27) for i in range(len(rows))]
+        )  # over no name
         drawn.append(
-            f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{bottom}"/>'
-            f'<text class="axis" x="{middle:.1f}" y="{bottom + 12}" text-anchor="middle">allowed {allowed}</text>'
+            "".join(f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{a}" y2="{b}"/>' for a, b in spans)
+            + f'<text class="axis" x="{middle:.1f}" y="{bottom + 12}" text-anchor="middle">allowed {allowed}</text>'
         )
     label = f"What arrives at each of {count(len(rows), 'node')} and what it adds itself, logarithmic"
     return _svg(bottom + 16, label, "".join(drawn), width)
@@ -457,7 +460,7 @@ def histograms(values: Values) -> str:
     most = max((*values.expected, *values.actual, *gone), default=0)
     if not most:
         return ""
-    right = WIDTH - 70 if any(gone) else WIDTH
+    right = WIDTH - 112 if any(gone) else WIDTH  # room for two words in the larger letters of a telephone
     tall, wide = 120, (right - LEFT) / len(values.expected)
     ground = tall - BOTTOM
 
