@@ -128,7 +128,15 @@ class Probes(Lines[None], can_focus=True):
             return [row([("no probe yet", "$quiet")])]
         wanted = max(cell_len(clean(probe.what)) for probe in latest) + 1
         detail = max(cell_len(clean(probe.detail)) for probe in latest)
-        return [self._line(probe, width, wanted, detail) for probe in latest]
+        times = [duration(self._took(probe)) for probe in latest] if width >= 50 else [""] * len(latest)
+        column = max(6, *map(len, times))  # as wide as "59.9 s" needs: what it leaves is for the words
+        return [
+            self._line(probe, width, wanted, detail, f"  {time:>{column}}" if time else "")
+            for probe, time in zip(latest, times, strict=True)
+        ]
+
+    def _took(self, probe: Row) -> float:
+        return probe.seconds if probe.state != "running" else max(0.0, self._now - probe.started)
 
     def action_move(self, by: int) -> None:
         """Down is older; at the newest it follows again."""
@@ -148,11 +156,9 @@ class Probes(Lines[None], can_focus=True):
         if 0 <= event.y < len(window):
             self.post_message(self.Opened(window[event.y].key))
 
-    def _line(self, probe: Row, width: int, wanted: int, detail: int) -> Content:
+    def _line(self, probe: Row, width: int, wanted: int, detail: int, time: str) -> Content:
         g = self.glyphs
         mark = g.running if probe.state == "running" else g.dot if probe.state == "done" else getattr(g, probe.state)
-        seconds = probe.seconds if probe.state != "running" else max(0.0, self._now - probe.started)
-        time = f"  {duration(seconds):>10}" if width >= 50 else ""
         caret = g.caret if self._chosen == probe.key else " "
         head, verdict = f"{caret}{probe.number:>3} ", f"{mark} {WORDS[probe.state]:<11}  "
         room = max(4, width - cell_len(head) - cell_len(verdict) - cell_len(time))
@@ -201,7 +207,8 @@ class Smallest(Lines[tuple[tuple[tuple[int, float], ...], int, float, float]]):
         best = tuple((nodes, ts) for nodes, ts in hunt.best if not whole or nodes < whole)
         if 0 < work.best < (best[-1][0] if best else whole):
             best += ((work.best, now),)
-        self.tell((best, whole or (best[0][0] if best else 0), hunt.began, float(int(now))))
+        last = best[-1][1] if best else 0.0  # a second begun is not drawn anew each time, but what it found is
+        self.tell((best, whole or (best[0][0] if best else 0), hunt.began, max(float(int(now)), last)))
 
     @property
     def known(self) -> bool:
