@@ -52,6 +52,7 @@ WELCOME = (
     "support already chosen: {answer} takes it. {terms} explains the words, {why} the reasons, {keys_help} the keys, "
     "{quit_session} leaves. Nothing can be lost."
 )
+GONE = "The session's own process had gone, and is started again. Everything measured is kept. Answer once more."
 OURS = (
     "What was to be done just now was not done. The session is safe, and everything measured is kept. Please report this with "
     "the lines below."
@@ -261,9 +262,14 @@ class Narrowdown(InTurn[int]):
     # Requests
 
     def request(self, request: Request, said: str = "") -> None:
-        """Send it in a thread; say what came of it."""
-        if self.watcher is not None:
-            self._send(self.watcher.session, request, said)
+        """Send it in a thread; say what came of it. Where an answer finds nobody (the process was killed), it is started again."""
+        if self.watcher is None:
+            return
+        if isinstance(request, requests.Answer) and not self.watcher.session.alive():
+            self.say(GONE, warning=True)
+            self.restart()
+            return
+        self._send(self.watcher.session, request, said)
 
     @work(thread=True, group="requests", exit_on_error=False)
     def _send(self, session: Client, request: Request, said: str) -> None:

@@ -788,3 +788,21 @@ async def test_no_time_runs_while_it_waits(session: FakeSession, make_app: Make,
         await settle(pilot, lambda: "session k7f3" in golden.text_of(app))
         title = golden.text_of(app).splitlines()[0]
         assert ("paused" in title, f"session k7f3 {UNICODE.dot} " in title) == (paused, not paused)
+
+
+async def test_an_answer_that_finds_nobody_starts_the_process_again(session: FakeSession, make_app: Make) -> None:
+    """Seen by keys: killed while a question was open, Enter was refused and no key was shown that goes on."""
+    s.asking(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "ask")
+        session.living = False
+        await pilot.press("enter")
+        await settle(pilot, lambda: len(app.library.opened) == 2)
+        session.living = True
+        assert session.sent == []
+        assert "started again" in golden.text_of(app) or any("started again" in n.message for n in app._notifications)
+        await settle(pilot, lambda: face(app) == "ask")
+        await pilot.pause(1.1)  # a second Enter within a second is taken for a slip
+        await pilot.press("enter")
+        await settle(pilot, lambda: [request["do"] for request in session.sent] == ["answer"])

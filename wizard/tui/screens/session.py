@@ -158,7 +158,8 @@ class SessionScreen(Hosted):
     def action_map(self) -> None:
         """The whole flow, the route in it, and the branches that were not taken."""
         if scene := self.scene:
-            told = f"{scene.flow.title}. Heavy lines: the way here. You are at: {title(scene.flow, scene.node)}"
+            at = title(scene.flow, scene.node)
+            told = f"{scene.flow.title}. You are at: {at if at.endswith('?') else f'{at}.'} Heavy lines: the way here."
             self.app.push_screen(
                 Drawing(
                     "Map",
