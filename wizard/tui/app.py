@@ -262,7 +262,7 @@ class Narrowdown(InTurn[int]):
     # Requests
 
     def request(self, request: Request, said: str = "") -> None:
-        """Send it in a thread; say what came of it. Where an answer finds nobody (the process was killed), it is started again."""
+        """Send it in a thread; say what came of it. Where an answer finds the process gone, it is started again."""
         if self.watcher is None:
             return
         if isinstance(request, requests.Answer) and not self.watcher.session.alive():
