@@ -15,7 +15,6 @@ from engines.store.content import Store
 from wizard.problem import Problem
 from wizard.session import editing
 from wizard.session import folder as folders
-from wizard.session.listing import Listing
 from wizard.session.problems import SessionProblem
 from wizard.session.single import PREFIX
 
@@ -47,22 +46,29 @@ def is_shared(probe: AnyProbe) -> bool:
 
 
 def _list_alike(problem: Problem) -> Iterator[Path]:
-    """Folders of sessions of other steps alone on this PROBLEM that nobody works on, the latest first."""
-    found = [
-        s.path
-        for s in Listing().sessions()
-        if not (s.problem or s.holder) and (s.model, s.engine) == (problem.model, problem.engine)
+    """Folders of sessions of other steps alone on this PROBLEM that nobody works on, the latest first. Of all others the
+    description alone is read: whoever begins a step waits for this."""
+    alike = [
+        s for path in folders.below(folders.home()) if _asks_alike(path, problem) for s in (folders.summary(path),)
     ]
-    for path in found[:_LOOKED_INTO]:
+    free = sorted((s for s in alike if not (s.problem or s.holder)), key=lambda s: (s.age, s.id))
+    for s in free[:_LOOKED_INTO]:
         with contextlib.suppress(SessionProblem, OSError):
-            there = folders.describe(path).problem
-            other = there.flow.startswith(PREFIX) and there.flow != problem.flow
-            if (
-                other
-                and msgspec.structs.replace(there, flow=problem.flow) == problem
-                and path.stat().st_uid == os.geteuid()
-            ):
-                yield path  # what others measured is theirs to show
+            folders.describe(s.path)
+            yield s.path
+
+
+def _asks_alike(path: Path, problem: Problem) -> bool:
+    with contextlib.suppress(SessionProblem, OSError):
+        there = folders.read_problem(path)
+        other = there.flow.startswith(PREFIX) and there.flow != problem.flow
+        # What others measured is theirs to show.
+        return (
+            other
+            and msgspec.structs.replace(there, flow=problem.flow) == problem
+            and path.stat().st_uid == os.geteuid()
+        )
+    return False
 
 
 def _has_room(source: Path, target: Path) -> bool:

@@ -152,3 +152,18 @@ def test_a_copy_that_would_take_much_of_the_disk_is_not_made(monkeypatch: pytest
     measured(COMPARE)
     monkeypatch.setattr(earlier, "_ROOM", 0.0)
     assert begun(REDUCE)[2] == 0
+
+
+def test_of_sessions_of_something_else_nothing_but_the_description_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = measured(COMPARE)
+    for other in (
+        msgspec.structs.replace(COMPARE, model="/models/other.onnx"),
+        msgspec.structs.replace(COMPARE, engine="openvino"),
+        msgspec.structs.replace(COMPARE, flow="accuracy"),
+        REDUCE,
+    ):
+        folders.create(other, single_flow("compare"))
+    looked_into, summary = [], folders.summary
+    monkeypatch.setattr(folders, "summary", lambda path: looked_into.append(path) or summary(path))
+    assert begun(REDUCE)[1] == before
+    assert looked_into == [before]
