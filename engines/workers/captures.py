@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import shutil
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -45,6 +46,7 @@ _BLOCK = 4 << 10  # bytes that the smallest file takes
 _MOST_MARKS = 2000
 _FIRST_BATCH = 8  # tensors, while nothing is known of their sizes
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
+_SMALL, _MOST_SMALL = 32 << 10, 512  # bytes of files whose arrays are kept in memory, and how many
 _KEPT_BUILDS = 3
 _PLAIN = "onnxruntime"  # node by node, with no optimizer
 _HEAVIEST = 256 << 20  # bytes of builds that are kept while another is made
@@ -385,14 +387,47 @@ def write_array(target: Path, value: Array) -> None:
         temporary.unlink(missing_ok=True)
 
 
+class _Small:
+    """Small arrays as they were read last, by path. One that somebody has written or touched since is read again."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[tuple[int, int, int], Array]] = OrderedDict()
+
+    def read(self, path: Path, size: int) -> Array:
+        """Raises as ``np.load``."""
+        name = str(path)
+        mark, value = self._known.pop(name, (None, None))
+        if value is None or mark != _mark(path):
+            value = _load_array(path, size)
+        os.utime(path)
+        self._known[name] = _mark(path), value
+        if len(self._known) > _MOST_SMALL:
+            self._known.popitem(last=False)
+        return value
+
+
+def _mark(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+_small = _Small()
+
+
 def read_array(path: Path) -> Array | None:
     """The array, read-only and memory-mapped where large; None where it is not there."""
     try:
         size = regular.size(path)
+        if size <= _SMALL:
+            return _small.read(path, size)
         os.utime(path)
-        value: Array = np.load(path, mmap_mode="r" if size >= _MAP_FROM else None, allow_pickle=False)
+        return _load_array(path, size)
     except (OSError, ValueError, EOFError):
         return None
+
+
+def _load_array(path: Path, size: int) -> Array:
+    value: Array = np.load(path, mmap_mode="r" if size >= _MAP_FROM else None, allow_pickle=False)
     if value.dtype.names:
         name = value.dtype.names[0]
         value = value[name].view(load.np_dtype(name))

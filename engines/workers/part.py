@@ -1,6 +1,5 @@
 """A candidate as a worker sees it: what it is fed, what is baked in, what the reference says that it should give."""
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 
 from engines.array import Array
 from engines.backends.base import BuildRequest, Built, EngineFault
-from engines.backends.builds import close_built
+from engines.backends.builds import Kept, close_built
 from engines.data import originals, samples
 from engines.data.input_problem import InputProblem
 from engines.graph.cut import Cut, cut, feeds_of, kept_rows, node_ids, outputs_of
@@ -41,10 +40,20 @@ class Feed:
     righted: dict[int, Array] = field(default_factory=dict)
 
 
-@functools.lru_cache(maxsize=2)
+def _weigh_arrays(arrays: Mapping[str, Array]) -> int:
+    """Bytes of memory; what is mapped takes none. A row keeps the whole feed that it is a part of."""
+    return sum(
+        0 if isinstance(a, np.memmap) else (a.nbytes if a.base is None else a.base.nbytes) for a in arrays.values()
+    )
+
+
+_samples: Kept[Mapping[str, Array]] = Kept(64, lambda _: None, _weigh_arrays, 32 << 20)
+
+
 def _load_sample(root: Path, inputs: str, sample: str) -> Mapping[str, Array]:
-    """The sample's arrays; what a digest names never changes, and one probe asks several times."""
-    return samples.load_feed(Store(root), inputs, sample)
+    """The sample's arrays; what a digest names never changes. A search goes round the few rows that fail most."""
+    key = f"{root}\0{inputs}\0{sample}".encode(errors="surrogateescape")
+    return _samples.get(key, lambda: samples.load_feed(Store(root), inputs, sample))
 
 
 class Part:

@@ -95,6 +95,22 @@ def test_a_torn_file_is_no_capture(tmp_path: Path) -> None:
         assert captures.read_array(tmp_path / "x") is None
 
 
+def test_a_small_array_that_was_written_again_is_read_again(tmp_path: Path) -> None:
+    path, one, two = tmp_path / "x", np.arange(4.0), np.arange(4.0) + 1
+    captures.write_array(path, one)
+    first = captures.read_array(path)
+    assert captures.read_array(path) is first  # nothing of it has changed
+    captures.write_array(path, two)
+    assert captures.read_array(path).tolist() == two.tolist()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    assert captures.read_array(path) is None
+    path.write_bytes(whole)
+    assert captures.read_array(path).tolist() == two.tolist()
+    path.unlink()
+    assert captures.read_array(path) is None
+
+
 def test_describe_captures_every_tensor_once(fresh) -> None:
     inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
     assert {f.stem for f in files(fresh)} == named(fresh, inner)
