@@ -74,14 +74,16 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
 
 
 def _message(verdict: str, rf: int, r: int, nf: int, n: int, re: float | None, ne: float | None, metric: str) -> str:
-    random = f"{nf} of {n} (worst: {wrong_by(ne, metric)})"
     if verdict == "none-given":
-        return f"No real inputs were given; {f'random ones fail on {random}' if nf else 'random ones are right'}."
-    if not n:
-        return (
-            f"Real inputs fail on {rf} of {r} samples (worst: {wrong_by(re, metric)}); the model takes no random ones."
-        )
-    return f"Real inputs fail on {rf} of {r} samples (worst: {wrong_by(re, metric)}), random ones on {random}."
+        return f"No real inputs were given; random ones {_say_side(nf, n, ne, metric)}."
+    other = f", random ones {_say_side(nf, n, ne, metric)}" if n else "; the model takes no random ones"
+    return f"Real inputs {_say_side(rf, r, re, metric)}{other}."
+
+
+def _say_side(failing: int, n: int, error: float | None, metric: str) -> str:
+    """How the samples of one kind came out, behind their name."""
+    many = f"{failing} of {n}" if failing else "the only one" if n == 1 else f"all {n}"
+    return f"{'fail' if failing else 'pass'} on {many} (worst: {wrong_by(error, metric)})"
 
 
 def _plan(ctx: StepContext, _size: Size) -> Plan:
