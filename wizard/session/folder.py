@@ -405,10 +405,17 @@ def machine() -> dict[str, Any]:
     """What a description says of the machine that a session is begun on."""
     return {
         "host": socket.gethostname(),
-        "system": platform.platform(),
+        "system": _name_system(),
         "python": platform.python_version(),
         "processors": os.cpu_count() or 1,
     }
+
+
+def _name_system() -> str:
+    """As ``platform.platform``, which starts a program (``uname -p``) for a word that it then leaves out."""
+    found = os.uname()
+    libc = "".join(platform.libc_ver())
+    return "-".join([found.sysname, found.release, found.machine, *([f"with-{libc}"] if libc else [])])
 
 
 def versions() -> dict[str, str]:

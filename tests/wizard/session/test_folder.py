@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import socket
 import subprocess
@@ -263,3 +264,11 @@ def test_what_is_nested_too_deeply_is_one_sentence(home):
     (path / folder.DESCRIPTION).write_bytes(nested)
     with pytest.raises(SessionProblem, match=r"session\.json is damaged: it is nested too deeply"):
         folder.describe(path)
+
+
+def test_the_system_is_named_as_python_names_it_and_no_program_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = platform.platform()
+    monkeypatch.setattr(subprocess, "check_output", lambda *_, **__: pytest.fail("a program was started"))
+    monkeypatch.setattr(platform, "_uname_cache", None)
+    monkeypatch.setattr(platform, "_platform_cache", {})
+    assert folder.machine()["system"] == expected
