@@ -56,6 +56,12 @@ def convert_weight(tensor: TensorProto, folder: str | Path, *types: np.dtype[Any
     location, offset, _ = external.external_span(tensor)
     size = external.byte_size(tensor.data_type, tensor.dims)
     chain = (external.dtype_of(tensor.data_type), *types)
+    if (
+        before := made_of(location)
+    ) is not None:  # its own file is dropped with the others, and the same may be there already
+        back = (before.chain[-1], before.chain[0])
+        location, offset = before.source, before.start + _scale(offset, back)
+        size, chain = _scale(size, back), (*before.chain, *types)
     start, end = _choose_span(offset, size, chain[0].itemsize)
     stem = location.removesuffix(".bin")
     made = f"{stem}.{'-'.join(d.name for d in chain)}.{start}-{end}.bin"

@@ -27,7 +27,7 @@ from engines.store.scratch import scratch
 from wizard.bundle.case import others_eyes, write_case
 from wizard.bundle.check_script import Asked, script
 from wizard.bundle.issue import issue, readme
-from wizard.bundle.models import find_sound, place_scripts, place_worked_around, write_whole
+from wizard.bundle.models import find_sound, place_scripts, place_worked_around, share_worked_around, write_whole
 from wizard.bundle.overlay import place_overlays
 from wizard.flow.model import Flow
 from wizard.machine_room import ask
@@ -69,28 +69,32 @@ class NothingToExport(SessionProblem):
 Weights = Literal["keep", "random", "none"]
 
 
-def export(reading: Reading, target: Path, weights: Weights = "keep", consent: Consent = NOTHING) -> Path:
+def export(
+    reading: Reading, target: Path, weights: Weights = "keep", consent: Consent = NOTHING, *, worked_around: str = ""
+) -> Path:
     """Write the bundle to a folder, or to one file where ``target`` ends in ``.zip``. Whole or not at all.
 
     ``weights``: as they are, random ones of the same statistics in their place, or none. What became of the failure stands in the
     bundle's ``weights.txt``. To tell that, ``random`` runs the reference and the case's own check, held to ``consent``.
+    ``worked_around``: as ``hand_on``.
 
     Raises NothingToExport, SessionProblem, OSError, MachineProblem.
     """
     try:
-        return _exported(reading, target.absolute(), weights, consent)
+        return _exported(reading, target.absolute(), weights, consent, worked_around)
     except OSError as error:
         if error.errno in faults.OURS:  # whatever file it was, the disk is the target's
             raise OSError(error.errno, error.strerror, str(target)) from None
         raise
 
 
-def hand_on(reading: Reading, report: Report) -> str:
+def hand_on(reading: Reading, report: Report, worked_around: str = "") -> str:
     """At an end: the report into the session's folder, and beside it the bundle, where there is a case; its folder, else "".
-    Raises SessionProblem, OSError, MachineProblem."""
+    ``worked_around``: the model that ``write_worked_around`` has just written there, which is the bundle's, too. Raises
+    SessionProblem, OSError, MachineProblem."""
     write_atomically(reading.folder / "report.html", to_html(report, reading.flow))
     try:
-        case = export(reading, reading.folder / FIRST)
+        case = export(reading, reading.folder / FIRST, worked_around=worked_around)
     except NothingToExport:
         return ""
     for report_of_culprit in case.rglob("report.html"):
@@ -98,11 +102,11 @@ def hand_on(reading: Reading, report: Report) -> str:
     return str(case)
 
 
-def _exported(reading: Reading, target: Path, weights: Weights, consent: Consent) -> Path:
+def _exported(reading: Reading, target: Path, weights: Weights, consent: Consent, worked_around: str) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with scratch(f".{target.name}.narrowdown-", target.parent) as folder:
         made = folder / FIRST
-        _write(reading, made, weights, consent)
+        _write(reading, made, weights, consent, worked_around)
         if target.suffix == ".zip":
             with atomic(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
                 for path in sorted(made.rglob("*")):
@@ -124,7 +128,7 @@ def _move_into_place(made: Path, target: Path) -> None:
     made.rename(target)
 
 
-def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -> None:
+def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent, worked_around: str) -> None:
     report = reading.report()
     culprits = confirmed(reading.state, reading.flow)
     if not culprits:
@@ -171,7 +175,9 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent) -
         words = (msgspec.json.encode(agreed).decode(), weights, problem.reference)
         counts = ask("engines.workers.withheld", *words, *map(str, whole)).split()
         held = dict(zip(whole, map(int, counts), strict=True))
-    if weights == "keep":
+    if weights == "keep" and worked_around:
+        share_worked_around(Path(worked_around), folder)
+    elif weights == "keep":
         place_worked_around(reading, folder)
     place_scripts(reading, folder)
     others_eyes(list(dict.fromkeys([*places, folder])))

@@ -16,18 +16,21 @@ from wizard.session.problems import SessionProblem
 from wizard.session.state import Visit
 
 WORKED_AROUND = "worked-around.onnx"
-BUNDLE = "case"  # in the session's folder
 _WRITING = 3600.0  # seconds: tens of gigabytes are read and written
 
 
 def write_worked_around(reading: Reading) -> str:
     """The model with the workaround applied, written into the session's folder; "" where the workaround is no change of the
-    model, or one that an emulation alone can run. One with the same bytes in the session's own bundle is the same file. Raises
-    SessionProblem, MachineProblem, OSError."""
-    made = place_worked_around(reading, reading.folder)
-    for name in (WORKED_AROUND, f"{Path(WORKED_AROUND).stem}.weights.bin") if made else ():
-        copying.join_equal(reading.folder / BUNDLE / name, reading.folder / name)
-    return made
+    model, or one that an emulation alone can run. Raises SessionProblem, MachineProblem, OSError."""
+    return place_worked_around(reading, reading.folder)
+
+
+def share_worked_around(written: Path, folder: Path) -> None:
+    """Give the model that ``write_worked_around`` has written, and a file of its weights, a second name in ``folder``. Raises
+    OSError."""
+    for name in (WORKED_AROUND, f"{Path(WORKED_AROUND).stem}.weights.bin"):
+        if (kept := written.with_name(name)).is_file():
+            copying.link(kept, folder / name)
 
 
 def place_worked_around(reading: Reading, folder: Path) -> str:

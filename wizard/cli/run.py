@@ -330,6 +330,10 @@ def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
         raise BadUsage(f"--rewind: {error.args[0]}") from None
 
 
+def _say_why(error: Exception) -> object:
+    return of_system(error) if isinstance(error, OSError) else error
+
+
 def finish(place: Path, code: int, *, text: bool) -> None:
     """The end of a run: report and bundle into the session's folder, and on a text display the result and where it lies."""
     from wizard.bundle.check_script import can_check
@@ -355,18 +359,20 @@ def finish(place: Path, code: int, *, text: bool) -> None:
             )
         return
     report = handed_on(reading)
-    case = ""
-    try:
-        case = hand_on(reading, report)
-    except (SessionProblem, MachineProblem, OSError) as problem:
-        why = of_system(problem) if isinstance(problem, OSError) else problem
-        terminal.say(f"the report or the bundle could not be written: {why}")
-    mixed = ""
+    mixed, case = "", ""
+    lost: SessionProblem | None = None  # a file of the session: said once what can be written is
     try:
         mixed = write_worked_around(reading)
-    except (MachineProblem, OSError) as problem:
-        why = of_system(problem) if isinstance(problem, OSError) else problem
-        terminal.say(f"the model with the workaround could not be written: {why}")
+    except SessionProblem as problem:
+        lost = problem
+    except (MachineProblem, OSError) as error:
+        terminal.say(f"the model with the workaround could not be written: {_say_why(error)}")
+    try:
+        case = hand_on(reading, report, mixed)
+    except (SessionProblem, MachineProblem, OSError) as error:
+        terminal.say(f"the report or the bundle could not be written: {_say_why(error)}")
+    if lost is not None:
+        raise lost
     if text:
         end = reading.flow.ends.get(report.end)
         said = end is not None and report.headline == end.title  # by the display, already

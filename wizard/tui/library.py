@@ -174,7 +174,6 @@ class Sessions:
 
         try:
             reading = read(folder)
-            hand_on(reading, handed_on(reading))
-            write_worked_around(reading)
+            hand_on(reading, handed_on(reading), write_worked_around(reading))
         except (SessionProblem, FlowProblem, MachineProblem) as error:
             raise Refusal(getattr(error, "code", BAD_USAGE), f"The bundle could not be written: {error}") from None

@@ -77,3 +77,24 @@ def test_only_what_is_asked_for_is_converted_and_small_weights_share_a_file(tmp_
 def test_other_names_are_no_converted_weights(name: str) -> None:
     assert converted.made_of(name) is None
     assert converted.source_of(name) == name
+
+
+@pytest.mark.parametrize(("offset", "size"), [(0, 256), (40, 100), (200, 400)], ids=["a block", "within one", "across"])
+def test_what_is_converted_twice_is_one_file_of_what_it_comes_down_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int, size: int
+) -> None:
+    """However it came about, and where the first conversion was dropped meanwhile."""
+    monkeypatch.setattr(converted, "BLOCK", 256)
+    values = np.random.default_rng(0).standard_normal(300, np.float32) * 1e5
+    written(tmp_path, values)
+    at_once, by_steps = weight(offset, size), weight(offset, size)
+    converted.convert_weight(by_steps, tmp_path, HALF)
+    (tmp_path / external.external_span(by_steps)[0]).unlink()
+    converted.convert_weight(by_steps, tmp_path, FLOAT)
+    converted.convert_weight(at_once, tmp_path, HALF, FLOAT)
+    assert by_steps == at_once
+    wanted = converted.cast_along(values[offset // 4 : (offset + size) // 4], (HALF, FLOAT)).tobytes()
+    assert external.read(by_steps, tmp_path).tobytes() == wanted
+    location, start, length = external.external_span(by_steps)
+    (tmp_path / location).unlink()
+    assert b"".join(converted.read_again(tmp_path, location, start, length)) == wanted

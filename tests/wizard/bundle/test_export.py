@@ -273,6 +273,22 @@ def test_a_session_and_its_own_bundle_hold_one_report(session: Path) -> None:
     assert (session / "case/report.html").samefile(session / "report.html")
 
 
+def test_the_model_with_the_workaround_is_written_once(session: Path, tmp_path: Path) -> None:
+    """In the session's folder; its bundle has the same file, as long as there is nothing in it that is not for others' eyes."""
+    reading, written = read(session), model(session / "worked-around.onnx", half=True)
+    (session / "worked-around.weights.bin").write_bytes(b"weights")
+    assert hand_on(reading, handed_on(reading), str(written)) == str(session / "case")
+    for name in ("worked-around.onnx", "worked-around.weights.bin"):
+        assert (session / "case" / name).samefile(session / name)
+
+    noted = onnx.load(written)
+    noted.graph.doc_string = f"written in {tmp_path}"
+    onnx.save(noted, written)
+    hand_on(reading, handed_on(reading), str(written))
+    assert onnx.load(session / "case/worked-around.onnx").graph.doc_string == ""
+    assert onnx.load(written) == noted
+
+
 def test_a_bug_report_has_the_fields_of_the_trackers_template(session: Path, tmp_path: Path) -> None:
     case = export(read(session), tmp_path / "case")
     for place in (case, case / "culprit-2"):
