@@ -49,12 +49,13 @@ def shared_by_nodes(index: GraphIndex | None) -> Shared:
 
 
 def find_shared(names: Iterable[str]) -> Shared:
-    """The longest beginning, up to a separator, that most of the names have. None where a name without it would be the same as
-    another one that never had it."""
+    """The longest beginning, up to a separator, that most of the names have; none that leaves a number (``layers.`` of
+    ``layers.0/Add``), nor one without which a name would be the same as another that never had it."""
     named = [name for name in names if name]
     counts: Counter[str] = Counter()
     for name in named:
-        counts.update(name[: i + 1] for i, c in enumerate(name[:LOOKED_AT]) if c in _SEPARATORS)
+        ends = [i + 1 for i, c in enumerate(name[:LOOKED_AT]) if c in _SEPARATORS]
+        counts.update(name[:end] for end in ends if not name[end : end + 1].isdigit())
     least = max(3, SHARE * len(named))
     there = [p for p, n in counts.items() if n >= least and len(p) >= LEAST and not any(c.isspace() for c in p)]
     if not there:

@@ -25,6 +25,7 @@ def test_most_nodes_decide() -> None:
     assert find_shared([*NAMES, *(f"x{i}" for i in range(9))]).prefix == ""  # half of them are not most
     assert find_shared([f"/model/{n}" for n in "abcd"]).prefix == ""  # too short to be worth a legend
     assert find_shared([*NAMES, "LayerNorm_3/Sum"]).prefix == ""  # two nodes would have one name
+    assert find_shared([f"/attention_layers.{i}/Add" for i in range(9)]).prefix == ""  # "0/Add" is no name
 
 
 @pytest.mark.parametrize(
