@@ -48,6 +48,8 @@ LABELS: Mapping[str, str] = {
     "culprits": "culprits so far",
     "keep": "layers kept in higher precision",
     "samples_ok": "samples that are right",
+    "unseen_ok": "others that are right",
+    "unseen_failing": "others that fail without it",
     "margin": "times below what is allowed",
     "cost": "cost",
     "reference": "reference",
