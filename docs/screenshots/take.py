@@ -89,12 +89,14 @@ async def take(folder: Path) -> None:
             if before[0] == "ended":
                 break
             await pilot.press("enter")
-            if before[0] == "offer":  # the first step that is at work long enough to be seen
-                await until(
-                    lambda: face() in ("ask", "ended") or (face() == "running" and len(app.scene.hunt.rows) >= 4)
-                )
-                if face() == "running":
-                    await keep("running", 0.0)
+            if before[0] == "offer":  # the first step that tries parts of the model, once one of them fails
+
+                def hunting() -> bool:
+                    return face() == "running" and bool(app.scene and app.scene.hunt.strip.suspects)
+
+                await until(lambda: face() in ("ask", "ended") or hunting())
+                if hunting():
+                    await keep("running", 0.05)
             await until(lambda before=before: (face(), node()) != before and face() != "running")
         await until(lambda: bool(app.scene and app.scene.files))
         await keep("finish")
