@@ -52,7 +52,8 @@ class Work(msgspec.Struct, frozen=True):
     ``times``: each takes so many times what is usual for its kind. ``share``: of the model that each looks at, where it is priced
     beside looks at all of it. ``fresh``: of a model or a sample that the reference has not
     been run on yet. ``told``: seconds that one takes, where that is told by other means than probes of its kind.
-    ``reused``: it feeds a build that stands, and makes none."""
+    ``reused``: it feeds a build that stands, and makes none. ``afresh``: it is built with nothing of earlier builds; ``dear``:
+    on an engine whose builds are, so that no other probe tells what that takes."""
 
     kind: Kind
     probes: int = 1
@@ -64,6 +65,8 @@ class Work(msgspec.Struct, frozen=True):
     fresh: bool = False
     told: float = 0.0
     reused: bool = False
+    afresh: bool = False
+    dear: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -112,7 +115,7 @@ class Seen(msgspec.Struct, frozen=True):
     """A probe that was measured: what it took, and for what. ``cold``: the reference was run for it too, for the first time;
     ``build_seconds`` and, of one run, ``run_seconds`` are the engine's own; several runs are scored in that, too. ``first``: the
     engine's first build of its kind, and a dear one: it paid for what later ones find done. ``reused``: a build that stood
-    answered it, so it tells nothing of what one takes."""
+    answered it, so it tells nothing of what one takes. ``afresh``: built with nothing of earlier builds."""
 
     kind: Kind
     rows: int
@@ -123,6 +126,7 @@ class Seen(msgspec.Struct, frozen=True):
     cold: bool = False
     first: bool = False
     reused: bool = False
+    afresh: bool = False
 
     @property
     def again(self) -> float:
@@ -174,6 +178,9 @@ def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
     if firsts and not work.reused and all(s.reused for s in like):
         # No later build was made: of 84 s the next took 8 to 10, of 355 s 5, of 9 s 2 to 6 (docs/tensorrt.md).
         return None
+    if work.afresh and work.dear and not any(s.afresh and s.kind in ("part", "effect") for s in seen):
+        # Parts were asked of a twin. As given, with no timings at hand, one took as long as there, or thirty times (an H100).
+        return None
     for beside, times in BESIDE.get(work.kind, ()) if each is None else ():
         each = _seconds_of_one(msgspec.structs.replace(work, rows=1), [s for s in seen if s.kind == beside])
         if each is not None:
@@ -198,6 +205,7 @@ def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:
     repeated = [s for s in like if s.runs > 1] or like
     # What ran cold tells less of what will not.
     like = [s for s in like if s.cold == work.fresh] or like
+    like = [s for s in like if s.afresh == work.afresh] or like
     at: dict[int, list[Seen]] = {}
     for s in like:
         at.setdefault(s.rows, []).append(s)
@@ -275,10 +283,10 @@ def collect_seen(
         asked = {(probe.model, sample, probe.reference) for sample in fed} if isinstance(probe, Measure) else set()
         cold = what == "whole" and not asked <= met
         met |= asked
-        # Repeated builds share nothing with others, so the first of them pays anew.
-        built = ("built", getattr(probe, "engine", ""), "afresh" if getattr(probe, "attempt", 0) else "")
         # A build that stood answers with the seconds that it once took.
-        reused = m.build_seconds > seconds
+        reused, afresh = m.build_seconds > seconds, bool(getattr(probe, "attempt", 0))
+        # Repeated builds share nothing with others, so the first of them pays anew.
+        built = ("built", getattr(probe, "engine", ""), "afresh" if afresh else "")
         build_seconds = 0.0 if reused else m.build_seconds
         first = built not in met and build_seconds >= COLD
         if build_seconds > 0:
@@ -287,5 +295,5 @@ def collect_seen(
         # Of runs that differ each is scored, which takes longer than the engine did; and where they differ a lot, the answer lies
         # in a file, and nothing of it is at hand here.
         ran = m.run_seconds if runs == 1 else max(m.run_seconds, seconds - SCORED * build_seconds)
-        found.append(Seen(what, fed_rows, runs, seconds, ran, build_seconds, cold, first, reused))
+        found.append(Seen(what, fed_rows, runs, seconds, ran, build_seconds, cold, first, reused, afresh))
     return tuple(found)

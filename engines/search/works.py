@@ -72,6 +72,11 @@ def part(ctx: StepContext, probes: int, *, ahead: bool = True) -> Work:
     return Work("check" if ctx.check else "part", probes, sample_rows(ctx), looks, ahead and looks == 1)
 
 
+def afresh(ctx: StepContext, work: Work) -> Work:
+    """Of builds that share nothing with earlier ones, on the engine as it was given."""
+    return msgspec.structs.replace(work, afresh=True, dear=bool(ctx.findings.twin or ctx.findings.dear))
+
+
 def effect(ctx: StepContext, probes: int, *, times: float = 1.0) -> Work:
     """Cuts that are judged by what they do to the model's outputs."""
     cut = part(ctx, probes)
@@ -80,7 +85,9 @@ def effect(ctx: StepContext, probes: int, *, times: float = 1.0) -> Work:
 
 def settled(ctx: StepContext, verify: int) -> tuple[Work, ...]:
     """What is asked of a case once it is small: fed exactly, shrunk, in fresh builds, and its passing neighbour."""
-    return (part(ctx, verify),) if ctx.check else (effect(ctx, 1), part(ctx, SHRINKS + verify), effect(ctx, 1))
+    if ctx.check:
+        return (part(ctx, verify),)
+    return effect(ctx, 1), part(ctx, SHRINKS), afresh(ctx, part(ctx, verify)), afresh(ctx, effect(ctx, 1))
 
 
 def twin(ctx: StepContext) -> tuple[Work, ...]:

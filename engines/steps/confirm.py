@@ -331,7 +331,8 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     case = ctx.findings.case
     verified = int(case.verified.partition("/")[2] or 0) if case else ReduceParams().verify
     # Of the looks that found it, all but the first are looks here.
-    again = works.part(ctx, params.repeats - min(params.repeats, max(0, verified - 1)) + 1, ahead=False)
+    builds = works.part(ctx, params.repeats - min(params.repeats, max(0, verified - 1)), ahead=False)
+    again = works.afresh(ctx, builds), works.part(ctx, 1, ahead=False)
     # Where the whole model is cured already, who else is wrong is not asked.
     cured: tuple[Work, ...] = (
         ()
@@ -351,7 +352,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         cured = (*cured, works.effect(ctx, alike), works.part(ctx, PLACE * alike, ahead=False))
     first = Plan(works.before(ctx, size)) if case is not None else plan_of_reduction(ctx, size, ReduceParams())
     disk = first.disk + works.case_bytes(size, case.node_ids if case else "") + size.captured if first.disk >= 0 else -1
-    return Plan((*first.works, Work("read"), again, *cured), disk, first.captured + size.captured)
+    return Plan((*first.works, Work("read"), *again, *cured), disk, first.captured + size.captured)
 
 
 def _count_places(ctx: StepContext, size: Size) -> int:

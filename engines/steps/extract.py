@@ -199,13 +199,11 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     group = len(ranges.decode(first.nodes)) if first else 0
     if not group and not list_cured(ctx.findings):
         return Plan((*works.before(ctx, size), *works.twin(ctx), Work("read")))
-    if (
-        not group
-    ):  # what was foretold is cut, and grown where it hides alone: 8 and 13 came on TensorRT 10.6, twice each
-        grown = works.part(ctx, 1, ahead=False)
-        return Plan(
-            (*works.before(ctx, size), *works.twin(ctx), Work("read"), grown, *works.settled(ctx, params.verify))
-        )
+    if not group:
+        # What was foretold is cut alone. Where builds are dear it was right by itself, or failed and cost next to nothing more.
+        settled = () if ctx.findings.dear or ctx.findings.twin else works.settled(ctx, params.verify)
+        alone = works.part(ctx, 1, ahead=False)
+        return Plan((*works.before(ctx, size), *works.twin(ctx), Work("read"), alone, *settled))
     search = 1 if group == 1 else GROWN * group
     searched = works.effect(ctx, search, times=1.0 if group == 1 else LARGER)
     return Plan(

@@ -105,6 +105,22 @@ def test_a_build_that_stood_prices_none_that_is_made() -> None:
     assert price_work(row, [fed]) == 0.25, "no build was dear: as ever"
 
 
+def test_what_shares_nothing_with_earlier_builds_is_priced_by_its_like() -> None:
+    """A part of a CNN took 0.4 s on the twin and 9 s afresh as given (an H100), one of a transformer 0.6 s either way."""
+    twin, fresh = Seen("part", 1, 1, 0.4, build_seconds=0.4), Seen("part", 1, 1, 9.0, build_seconds=9.0, afresh=True)
+    part = Work("part", 2, rows=1)
+    afresh = msgspec.structs.replace(part, afresh=True)
+    dear = msgspec.structs.replace(afresh, dear=True)
+    assert [price_work(w, [twin, fresh]) for w in (part, afresh, dear)] == [0.8, 18.0, 18.0]
+    assert [price_work(w, [twin]) for w in (part, afresh, dear)] == [0.8, 0.8, None]
+    whole = Seen("whole", 1, 1, 5.0, build_seconds=5.0, afresh=True)
+    assert price_work(dear, [twin, whole]) is None, "of the whole model it says nothing"
+    again = collect_seen(
+        [(measure(attempt=n), Measurement(build_seconds=1.0), 1.1) for n in (0, 1)], ENGINE, REFERENCE, (), 9
+    )
+    assert [s.afresh for s in again] == [False, True]
+
+
 def test_an_answer_faster_than_its_build_was_a_build_that_stood() -> None:
     infos = (SampleInfo("real:0", "real", 8),)
     took = [(ENGINE, 354.6, 355.0), (ENGINE, 354.6, 0.25), ("emulate:precision=bf16", 0.2, 0.3)]
