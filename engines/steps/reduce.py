@@ -127,16 +127,16 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
         verifications += 1
         if not judge_whole(control, ask.criterion).passed:
             return Reduced(None, "unresolved", "the reference does not agree with itself", 0, verifications)
-    if start is not None and not (yield from trials.test(start)).failed:
-        start = None
     # What the reference foretells, and hides where it is cut out, needs company: no beginning or end of the model has it all, so
     # halving those found nothing in 60 probes (sort_tf_massive_m4, weakly typed), and leaving out any nodes half of it in 40.
-    hiding = frozenset(list_cured(ask.findings))
+    hiding = around = frozenset(list_cured(ask.findings))
+    if start is not None and not (yield from trials.test(start)).failed:
+        around, start = start, None  # it took so many on the twin: fewer would do even less
     cuts = params.search != "linear" and not hiding
     if start is None and hiding:
         # They and the neighbours that the engine joins them with: three builds in place of the 60 that it took to leave out all
         # that lies further off, one part after another (sort_tf_massive_m4, weakly typed, TensorRT 10.6).
-        start = yield from find_around(trials, hiding)
+        start = yield from find_around(trials, around)
         trials.beyond = yield from list_beyond(ask)
     nodes: NodeIds = yield from minimise(trials, start or whole, cuts=cuts, likely=hiding)
     probes = trials.count - 1
@@ -153,7 +153,8 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
             trials, nodes = frozen, smaller
     given: Trials | None = yield from as_given(ask, trials, nodes)
     if given is None:  # a part that fails on the twin alone is no case of the engine's
-        return (yield from search_smallest(without_twin(ask), params, start))
+        few = msgspec.structs.replace(params, shrink_probes=min(params.shrink_probes, shrinks_for(ask.findings)))
+        return (yield from search_smallest(without_twin(ask), few, start))
     # On a twin, where the search ended: as given each of these builds is another one's first (7 to 26 s of them on an H200), and
     # they say of kernels, not of nodes, whether one can go.
     searched, twin = trials.count, trials.ask.ctx.engine if trials is not given else ""

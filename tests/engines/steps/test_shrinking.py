@@ -11,7 +11,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from engines.asking import Described
+from engines.graph.ranges import decode
 from engines.probe import Measure, Measurement
+from engines.search.settle import SHRINK_DEAR
 
 from .conftest import walk
 
@@ -83,6 +85,30 @@ def test_on_a_cheap_twin_a_case_is_made_simpler_for_one_build_of_the_engine_as_g
     assert [p.engine for p in simpler].count(TWIN) > 3
     passing = [p for p in asked if p.engine == GIVEN and p.candidate == case.good]
     assert len(passing) == 1, "the part that passes is built as given once, for its files"
+
+
+def test_where_the_twin_was_no_help_few_edits_are_tried_on_the_engine_as_given(
+    open_model: Open, tiny: Any, tmp_path: Path
+) -> None:
+    """As given the part of one node that fails on the twin is right."""
+    model, inputs = loud(tmp_path, tiny)
+    s = open_model(model, GIVEN, (inputs,))
+    s.step("compare")
+    answered, edited = s.ask, list[Measure]()
+
+    def both(probe: Any) -> Any:
+        if not isinstance(probe, Measure):
+            return answered(probe)
+        m = answered(msgspec.structs.replace(probe, engine=GIVEN) if probe.engine == TWIN else probe)
+        edited.extend([probe] if probe.candidate.edits and not probe.attempt else [])
+        alone = probe.engine == GIVEN and probe.candidate.nodes != "*" and len(decode(probe.candidate.nodes)) == 1
+        return Measurement(status="error") if alone else m
+
+    findings = msgspec.structs.replace(s.context().findings, twin=TWIN)
+    case = walk("reduce", msgspec.structs.replace(s.context(), findings=findings), both).finish.findings.case
+    assert len(case.nodes) > 1
+    assert {p.engine for p in edited} == {GIVEN}
+    assert len(edited) == SHRINK_DEAR
 
 
 def saved(s: Any, done: Any) -> onnx.ModelProto:
