@@ -12,7 +12,7 @@ from wizard.report.stage import stage
 from wizard.session.events import WorkerDied
 from wizard.session.state import Visit
 from wizard.tui.scene import Scene
-from wizard.words import window
+from wizard.words import count, window
 
 Kind = Literal["notice", "input", "engine", "worker", "ours"]
 LINES: Final = 6  # of a log, in an error's panel
@@ -216,4 +216,6 @@ def _stopped(scene: Scene) -> Trouble:
         reason = scene.work.text or (closed.reason if closed else "")
     parts = [reason] if reason and reason != "stopped" else []
     parts.append("Stopped. Everything measured is kept.")
+    if 0 < (strip := scene.hunt.strip).many < strip.whole:
+        parts.append(f"The smallest part that fails so far: {strip.many:,} of {count(strip.whole, 'node')}.")
     return Trouble("notice", "Stopped", " ".join(parts), next="{retry} goes on.")

@@ -806,3 +806,17 @@ async def test_an_answer_that_finds_nobody_starts_the_process_again(session: Fak
         await pilot.pause(1.1)  # a second Enter within a second is taken for a slip
         await pilot.press("enter")
         await settle(pilot, lambda: [request["do"] for request in session.sent] == ["answer"])
+
+
+async def test_what_a_search_has_found_stays_in_sight_when_it_is_stopped(session: FakeSession, make_app: Make) -> None:
+    s.running(session)
+    session.script.add(e.StepCancelled(run=2, node="layerwise", reason="stopped"))
+    session.living = False
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot, lambda: face(app) == "stopped")
+        text = golden.text_of(app)
+        assert "The model, first node to last" in text
+        assert "The smallest part that fails so far: 48 of 412 nodes." in " ".join(text.replace("│", " ").split())
+        assert "suspects" in text
+        assert "trying now" not in text

@@ -277,16 +277,18 @@ class StepScreen(SessionScreen):
             text = ENDING if scene.at is None else WAITING
             waiting = scene.work if said else msgspec.structs.replace(scene.work, text=text)
             self.query_one("#doing", Doing).show(waiting, Hunt())
-        if scene.face != "running":
+        if scene.face not in ("running", "stopped"):
             self.query_one("#model-panel").display = False
             return
         hunt, work = scene.hunt, scene.work
         whole, rows = scene.state.nodes, self.app.size.height
-        self.query_one("#doing", Doing).show(work, hunt, whole, scene.now)
         model = self.query_one("#model", Model)
         model.most = 1 if rows < 28 else 2 if rows < 36 else 4
-        model.show(hunt)
+        model.show(hunt if scene.face == "running" else msgspec.structs.replace(hunt, trying=()))
         self.query_one("#model-panel").display = model.known
+        if scene.face == "stopped":  # what the search has found stays in sight
+            return
+        self.query_one("#doing", Doing).show(work, hunt, whole, scene.now)
         probes = self.query_one("#probes", Probes)
         probes.most = max(5, min(20, rows - 28))
         probes.show(hunt.rows, scene.now)
