@@ -129,9 +129,10 @@ class Probes(Lines[None], can_focus=True):
         wanted = max(cell_len(clean(probe.what)) for probe in latest) + 1
         detail = max(cell_len(clean(probe.detail)) for probe in latest)
         times = [duration(self._took(probe)) for probe in latest] if width >= 50 else [""] * len(latest)
+        said = max(len(WORDS[probe.state]) for probe in latest)
         column = max(6, *map(len, times))  # as wide as "59.9 s" needs: what it leaves is for the words
         return [
-            self._line(probe, width, wanted, detail, f"  {time:>{column}}" if time else "")
+            self._line(probe, width, (wanted, said, detail), f"  {time:>{column}}" if time else "")
             for probe, time in zip(latest, times, strict=True)
         ]
 
@@ -156,11 +157,12 @@ class Probes(Lines[None], can_focus=True):
         if 0 <= event.y < len(window):
             self.post_message(self.Opened(window[event.y].key))
 
-    def _line(self, probe: Row, width: int, wanted: int, detail: int, time: str) -> Content:
+    def _line(self, probe: Row, width: int, columns: tuple[int, int, int], time: str) -> Content:
         g = self.glyphs
         mark = g.running if probe.state == "running" else g.dot if probe.state == "done" else getattr(g, probe.state)
         caret = g.caret if self._chosen == probe.key else " "
-        head, verdict = f"{caret}{probe.number:>3} ", f"{mark} {WORDS[probe.state]:<11}  "
+        wanted, said, detail = columns
+        head, verdict = f"{caret}{probe.number:>3} ", f"{mark} {WORDS[probe.state]:<{said}}  "
         room = max(4, width - cell_len(head) - cell_len(verdict) - cell_len(time))
         what = min(room, wanted, max(room - detail, room // 2))
         return row([
