@@ -20,8 +20,9 @@ from engines.store.content import atomic
 from engines.store.sound import Sealed
 
 # Source bytes that are converted together where a weight lies within them: thousands of small weights share a few files, and of
-# a large model no more is converted than a cut of it holds. A weight that crosses the border has a file of its own.
-BLOCK = 8 << 20
+# a large model no more is converted than a cut of it holds. A weight that crosses the border has a file of its own. With 8 MiB a
+# half of what BERT's size holds was converted twice: alone, and in the blocks of the small weights between.
+BLOCK = 1 << 20
 _NAME = re.compile(r"(.+)\.([a-z0-9]+(?:-[a-z0-9]+)+)\.([0-9]+)-([0-9]+)\.bin")
 _DTYPES: dict[str, np.dtype[Any]] = {
     "float16": np.dtype(np.float16),

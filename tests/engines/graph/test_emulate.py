@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from engines.graph import external
+from engines.graph import converted, external
 from engines.graph.emulate import NOTE, emulate_precision, round_values
 from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_float64, to_precision
@@ -143,7 +143,7 @@ def test_weights_are_rounded_into_one_second_file(tmp_path: Path) -> None:
     first = emulate_precision(case.cut().model, case.model.weights_dir, "fp16", [])
     files = sorted(p.name for p in case.store.weights.iterdir())
     source = external.external_span(case.model.initializers["w"])[0].split("/")[1]
-    assert files == sorted([source, source.replace(".bin", ".float32-float16-float32.0-8388608.bin")])
+    assert files == sorted([source, source.replace(".bin", f".float32-float16-float32.0-{converted.BLOCK}.bin")])
     stamp = (case.store.weights / files[-1]).stat().st_mtime_ns
     second = emulate_precision(case.cut().model, case.model.weights_dir, "fp16", [0])
     assert sorted(p.name for p in case.store.weights.iterdir()) == files
@@ -154,7 +154,7 @@ def test_weights_are_rounded_into_one_second_file(tmp_path: Path) -> None:
         )
     kept = {t.name: external.external_span(t)[0] for t in second.graph.initializer}
     assert kept["w"].endswith(source)
-    assert kept["v"].endswith(".0-8388608.bin")
+    assert kept["v"].endswith(f".0-{converted.BLOCK}.bin")
     assert first.ByteSize() < 5000
 
 
