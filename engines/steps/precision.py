@@ -664,7 +664,7 @@ def _say_knee(ask: Inquiry, kept: Kept) -> str:
         return ""
     at, ok = kept.knee.point, kept.knee.ok
     names = _say_names(ask, kept.knee.keep)
-    took = f", {at.seconds:.3g} s a run" if at.seconds else ""
+    took = f", {at.seconds:.3g} s to run them all" if at.seconds else ""
     nodes = "1 node" if at.nodes == 1 else f"{at.nodes} nodes"
     advice = "The best trade" if kept.outcome == "whole" else "With fewer" if at.nodes < len(kept.keep) else "With more"
     return (

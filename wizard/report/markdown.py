@@ -317,15 +317,16 @@ def sets(w: Workaround, metric: str) -> list[str]:
     """The sets that were tried, fewest nodes first, as a table; none where there is nothing to choose between."""
     if len(w.curve) < 2:
         return []
+    chosen = " (recommended)" if w.holds else " (this one)"
     rows = [
         (
-            f"{p.nodes}{' (recommended)' if p.chosen else ' (the curve bends here)' if p.knee else ''}",
+            f"{p.nodes}{chosen if p.chosen else ' (the curve bends here)' if p.knee else ''}",
             show_error(p.error, metric),
             f"{number(1000 * p.seconds)} ms" if p.seconds else "-",
         )
         for p in w.curve
     ]
-    return [table(("nodes in FP32", "error", "a run"), rows)]
+    return [table(("nodes in FP32", "error", "all samples run in"), rows)]
 
 
 def depth(report: Report) -> str:

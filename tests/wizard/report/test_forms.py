@@ -323,6 +323,14 @@ def test_the_flowchart_is_an_element_for_each_box_without_a_seam(narrow: int) ->
     assert len(re.findall(r'class="name', drawn)) >= answers
 
 
+def test_printed_the_flowchart_begins_a_page() -> None:
+    """A browser parts a heading from what it cannot break, whatever ``break-after`` says."""
+    page = to_html(report(), load("accuracy").flow)
+    assert '<h2 class="way">How we got here</h2>' in page
+    assert "h2.way { break-before: page; }" in page.partition("@media print")[2]
+    assert 'class="way"' not in to_html(report()), "without a chart there is nothing that is so tall"
+
+
 def test_on_a_telephone_an_answer_of_the_flowchart_is_read_whole() -> None:
     """What it leads to stands on a second line, where both do not fit on one."""
     drawn = html.unescape(walked(load("accuracy").flow, [], "", 420))
