@@ -65,6 +65,7 @@ async def test_sessions_are_filtered_renamed_and_deleted_by_keys(session: FakeSe
         await settle(pilot, lambda: isinstance(app.screen, Fields))
         await pilot.press(*"magika", "enter")
         await settle(pilot, lambda: app.screen is screen and [e.id for e in screen._entries] == ["ccccc"])
+        await settle(pilot, lambda: "Your sessions: those with 'magika'" in golden.text_of(app))
         await pilot.press("r")
         await settle(pilot, lambda: isinstance(app.screen, Fields))
         app.screen.query_one(Input).value = "files"

@@ -77,7 +77,7 @@ class FinishScreen(SessionScreen):
             [Deed(self.host.fill_in_keys(deed.text), deed.typed) for deed in list_todo(scene, verdict)]
         )
         self.query_one("#culprits", Culprits).tell(scene.short(state.findings))
-        self.query_one("#culprits-panel", Panel).name_it("What fails", scene.names_left_out)
+        self.query_one("#culprits-panel", Panel).name_it("What fails", scene.names_left_out, needed=True)
         self.query_one("#culprits-panel").display = bool(state.findings.culprits)
         self.query_one("#cure", Cure).tell(scene.short(state.findings))
         self.query_one("#cure-panel").display = state.findings.workaround is not None

@@ -177,7 +177,7 @@ class SessionsScreen(Hosted):
         options.display = bool(entries)
         panel = self.query_one("#sessions-panel", Panel)
         shown = f"those with '{self._wanted}'" if self._wanted else ""
-        panel.name_it("Your sessions", ", ".join(filter(None, (shown, SORTED[ORDERS[self._order]]))))
+        panel.name_it("Your sessions", ", ".join(filter(None, (shown, SORTED[ORDERS[self._order]]))), needed=True)
         same = self._looked and [e.path for e in entries] == [e.path for e in self._entries]
         at = self._left or (self.chosen.path if self.chosen else None)
         same = same and self._left is None

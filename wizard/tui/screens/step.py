@@ -221,7 +221,7 @@ class StepScreen(SessionScreen):
             seen = Seen(scene.sight, tolerance, metric, scene.hunt, scene.state.nodes, height)
             outcome = drop_said(scene.short(visit.outcome or {}), because)
             named = scene.names_left_out if scene.sight.names.in_sight(visit.outcome) else ""
-            self.query_one("#measured-panel", Panel).name_it("Measured", named)
+            self.query_one("#measured-panel", Panel).name_it("Measured", named, needed=True)
             self.query_one("#evidence", Evidence).show(outcome, node.evidence if node else (), visit.step, seen)
         if shown["-located"]:
             for panel in (self.around, self.around_beside):
