@@ -6,8 +6,8 @@ says, and that is measured on a free slot, step after step, with the recommended
 are journalled as what ran ahead. A search that asks the twin finds them known; no decision depends on them. Where the two do not
 fail alike, the search asks other questions, and what was measured here was measured for nothing.
 
-Only where two builds may be at work: on two GPUs, or where ``--jobs`` says so. On one GPU they cost each other time: beside a
-twin that was asked for 26 s a first build took 115 s, and Polygraphy's, alone, 83 (an H100; how much of that it was is open).
+Only where two builds may be at work: on two GPUs, or where ``--jobs`` says so. On one GPU they may cost each other time: beside
+a twin that was asked for 26 s a first build took 115 s, and 94 alone on another H100.
 """
 
 import asyncio
