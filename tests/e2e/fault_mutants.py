@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "unnamed-loss", "a report names the probe that cost its worker", "segv", "whole flow",
-        ((GATHER, "        if death.key:\n", "        if death.key and False:\n"),),
+        ((GATHER, "        elif death.key:\n", "        elif death.key and False:\n"),),
     ),
     Mutant(
         "last-line-lost", "a whole line stays, whatever is killed", "event", "reduce",
