@@ -331,5 +331,6 @@ def say_predicate(factors: Sequence[Factor], p: Predicate) -> str:
     if p.test in _SAID:
         return f"{name} {_SAID[p.test].format(*p.levels)}"
     if factor.kind == "scale":
-        return f"{name} {p.test} {factor.unit * 2.0 ** (int(p.levels[0]) - int(factor.base)):.3g}"
+        at = float(f"{factor.unit * 2.0 ** (int(p.levels[0]) - int(factor.base)):.3g}")
+        return f"{name} {p.test} {at:,.12g}"  # 3,650 and 2,150,000,000, no powers of ten
     return f"{name} {p.test} {p.levels[0]}"
