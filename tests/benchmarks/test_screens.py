@@ -257,6 +257,8 @@ def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen], size: t
     screen.until("stop now")
     (session,) = (tmp_path / "sessions").iterdir()
     journal, runner = session / "journal.jsonl", json.loads((session / "progress.json").read_bytes())["pid"]
+    while b'"kind":"probe.started"' not in journal.read_bytes().rpartition(b'"kind":"step.started"')[2]:
+        screen.wait(0.5)  # before, there is no probe to list
     before = schedstat(runner)
     print(f"\n{NODES:,} nodes, {os.cpu_count()} builds at a time, load {os.getloadavg()[0]:.1f}; {size}")
     print(f"reducing after {time.monotonic() - begun:.0f} s")
