@@ -140,8 +140,8 @@ class Drive:
     ``timeout``  seconds for a probe of one run; 0: none. ``gate``: awaited before a probe starts; waits while paused,
     raises Stopped.
     ``jobs``     probes at a time; with more than one, free slots run ahead. ``beside``: how many exclusive ones like this.
-    ``spare``    with one probe at a time, there is a second slot, on a core that is idle: where probes take long enough, what the
-                 step will hardly do without runs there.
+    ``spare``    with one probe at a time, there is a second slot; whether its core is idle now: where probes take long enough,
+                 what the step will hardly do without runs there.
     ``begun``    probes at work already, by key (``wizard.runner.ahead``); what the step does not ask of them is ended with it.
     ``elsewhere``  the task of a probe that is at work beside the step, by its key (``wizard.runner.scout``).
     """
@@ -156,7 +156,7 @@ class Drive:
         pool: Prober,
         fingerprints: Fingerprints,
         jobs: int = 1,
-        spare: bool = False,
+        spare: Callable[[], bool] | None = None,
         beside: Callable[[AnyProbe], int] = lambda _: 1,
         timeout: Callable[[AnyProbe], float] = lambda _: 0.0,
         gate: Callable[[], Awaitable[None]] | None = None,
@@ -169,7 +169,7 @@ class Drive:
         self._spec, self.context, self._run = spec, ctx, run
         self._ledger, self._pool, self._fingerprints = ledger, pool, fingerprints
         self._jobs, self._beside = max(1, jobs), beside
-        self._spare = spare and self._jobs == 1
+        self._spare = spare if self._jobs == 1 else None
         self._looked = ""  # key of the probe beside which it was looked ahead last
         self._took = 0.0  # seconds of all probes measured in this run
         self._timeout, self._gate, self._open, self._note = timeout, gate, open_gate, note
@@ -200,7 +200,7 @@ class Drive:
                     answer = None
                 else:
                     answer = await self._answer(yielded)
-                if self._jobs > 1 or self._spare:  # what runs ahead follows the step from its beginning
+                if self._jobs > 1 or self._spare is not None:  # what runs ahead follows the step from its beginning
                     self._told.append(answer)
                 if time.monotonic() - breath > _BREATH:
                     await asyncio.sleep(0)
@@ -320,8 +320,8 @@ class Drive:
         return measurement
 
     def _run_ahead(self, probe: AnyProbe) -> None:
-        if self._spare:
-            self._run_beside(probe)
+        if self._spare is not None:
+            self._run_beside(probe, self._spare)
             return
         most, alone = self._at_a_time(probe), probe.exclusive
         free = most - len(self._running)
@@ -334,13 +334,13 @@ class Drive:
                 self.ahead += 1
                 free -= 1
 
-    def _run_beside(self, probe: AnyProbe) -> None:
+    def _run_beside(self, probe: AnyProbe, idle: Callable[[], bool]) -> None:
         """Start the next probe on the idle core, where it will hardly not be asked and takes long enough."""
         dear = self._took > max(_SPARE_AFTER, _DEAR * len(self.measured))
         if not dear or self._looked == self.current or len(self._running) > 1 or self._spec.exclusive:
             return
         self._looked = self.current
-        if not speculable(probe) or not self._open():
+        if not speculable(probe) or not self._open() or not idle():
             return
         if (guess := self._foresight.likely(self._told, self._known)) is not None:
             self._start(key(guess, self._fingerprints.known), guess, speculative=True)

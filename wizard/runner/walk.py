@@ -68,7 +68,7 @@ class Walk:
         *,
         session_id: str = "",
         slots: int = 1,
-        spare: bool = False,
+        spare: Callable[[], bool] | None = None,
         gpus: Callable[[], int] = lambda: 1,
         beside: Callable[[AnyProbe], int] = lambda _: 1,
         waited_for: Callable[[], str] = lambda: "",

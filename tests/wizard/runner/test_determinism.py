@@ -16,7 +16,7 @@ from house import STEPS, Oracle, decisions, finished, state, walk
 from engines.probe import AnyProbe, Measurement
 from wizard.runner import drive, stepping
 from wizard.runner.drive import Drive
-from wizard.runner.executors import slots_here, spare_here
+from wizard.runner.executors import core_is_idle, slots_here, spare_here
 from wizard.runner.options import Options
 from wizard.session import events as e
 from wizard.session.journal import NAME, read
@@ -116,7 +116,7 @@ def test_what_runs_on_an_idle_core_decides_nothing(tmp_path, asked, monkeypatch,
     order, alone, oracle = at_work("alone", 0)
     assert oracle.together == 1
     for seed in (1, 2):
-        again, folder, oracle = at_work(f"spare-{seed}", seed, spare=True)
+        again, folder, oracle = at_work(f"spare-{seed}", seed, spare=lambda: True)
         assert again == order
         assert decisions(state(folder)) == decisions(state(alone))
         assert oracle.together == 2
@@ -131,8 +131,19 @@ def test_where_probes_are_cheap_no_second_worker_is_started(tmp_path, monkeypatc
     monkeypatch.setattr(drive, "_DEAR", 0.0)
     monkeypatch.setattr(drive, cheap, 60.0)
     oracle = Crowd(1)
-    assert walk(tmp_path, oracle, Options(detach=True), spare=True) == 0
+    assert walk(tmp_path, oracle, Options(detach=True), spare=lambda: True) == 0
     assert oracle.together == 1
+
+
+@pytest.mark.parametrize(("load", "together"), [(2.4, 2), (2.6, 1)])
+def test_where_others_keep_a_core_busy_nothing_runs_beside(tmp_path, monkeypatch, load, together):
+    monkeypatch.setattr(drive, "_SPARE_AFTER", 0.0)
+    monkeypatch.setattr(drive, "_DEAR", 0.0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    oracle = Crowd(1)
+    assert walk(tmp_path, oracle, Options(detach=True), spare=core_is_idle) == 0
+    assert oracle.together == together
 
 
 @pytest.mark.parametrize(
@@ -145,7 +156,7 @@ def test_a_core_is_idle_beside_a_build_of_one_thread_alone(tmp_path, monkeypatch
     monkeypatch.setattr(drive, "_DEAR", 0.0)
     oracle = Crowd(1, **facts)
     steps = {name: msgspec.structs.replace(spec, exclusive=exclusive) for name, spec in STEPS.items()}
-    assert walk(tmp_path, oracle, Options(detach=True), spare=True, steps=steps) == 0
+    assert walk(tmp_path, oracle, Options(detach=True), spare=lambda: True, steps=steps) == 0
     assert oracle.together == together
 
 
