@@ -57,8 +57,9 @@ def begin(source: Path, problem: Problem) -> tuple[Path, int]:
     """A new session of this PROBLEM, and how many measurements of the session in ``source`` it took over. It walks the flow that
     the session keeps, unless the PROBLEM names another. Raises FlowProblem, SessionProblem, ``OSError``."""
     about = folders.describe(source)
+    changed = changes(about.problem, problem)
     loaded = load(source / folders.FLOW if about.problem.flow == problem.flow else problem.flow)
-    place, known = edit(source, problem, loaded.text, listing(changes(about.problem, problem)))
+    place, known = edit(source, problem, loaded.text, listing(changed) if changed else "")
     terms.pin(loaded.flow, loaded.folder, place)
     return place, known
 

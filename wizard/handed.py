@@ -44,17 +44,26 @@ def chosen(place: Path, named: Sequence[str] = (), executor: str = LOCAL) -> tup
     """
     problem = folders.describe(place).problem
     names, before = tuple(dict.fromkeys(named)), remembered(place, problem)
-    if names and before is not None and set(names) != set(before) and folders.load(place).known:
-        gave = ", ".join(before) or "none"
-        raise HandedProblem(
-            f"The checker of this session has answered with other variables handed on ({gave}), and answers of two kinds cannot "
-            f"be mixed. Begin a new session with --pass-env {' --pass-env '.join(names)}."
-        )
+    if names:
+        refuse_mixed(place, problem, names)
     names = names or before or ()
     refuse(problem, names, executor)
     if problem.check and names != before:
         _remember(place, problem, names)
     return names
+
+
+def refuse_mixed(place: Path, problem: Problem, names: Sequence[str]) -> None:
+    """Raise HandedProblem where the checker of the session in this folder has been asked already, and was given other names."""
+    before = remembered(place, problem)
+    if before is None or set(names) == set(before) or not folders.load(place).known:
+        return
+    gave = ", ".join(before) or "none"
+    how = f" with --pass-env {' --pass-env '.join(names)}" if names else ""
+    raise HandedProblem(
+        f"The checker of this session has answered with other variables handed on ({gave}), and answers of two kinds cannot "
+        f"be mixed. Begin a new session{how}."
+    )
 
 
 def refuse(problem: Problem, names: Sequence[str], executor: str = LOCAL) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from wizard import schedulers
 from wizard.cli import run
 from wizard.cli.arguments import parse
 from wizard.exits import BAD_USAGE, MISSING, Refusal
@@ -21,13 +22,13 @@ def test_what_is_no_place_is_said(word: str) -> None:
 
 
 def test_this_machine_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "find_spec", lambda name: None)
+    monkeypatch.setattr(schedulers, "find_spec", lambda name: None)
     assert run.executor(parse(["run", "m.onnx"])) == "local"
 
 
 def test_a_cluster_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = parse(["resume", "k7f3", "--executor", "tcp://host:8786"])
-    monkeypatch.setattr(run, "find_spec", lambda name: None)
+    monkeypatch.setattr(schedulers, "find_spec", lambda name: None)
     with pytest.raises(Refusal, match="-m pip install distributed") as refused:
         run.executor(arguments)
     assert refused.value.code == MISSING

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, NoReturn
 from engines.nearest import suggestion
 from wizard.durations import UNITS, read_duration
 from wizard.exits import BadUsage
+from wizard.schedulers import read_scheduler
+from wizard.sizes import read_size
 
 DISPLAYS = ("auto", "tui", "rich", "plain", "json", "none")
 _SESSION = "a session's folder, its id, or the beginning of its id"
@@ -441,11 +443,10 @@ _count = _whole(1, _MOST)
 
 
 def _executor(text: str) -> str:
-    if text != "local" and not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://[^/\s]+:\d+/?", text):
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is neither 'local' nor the address of a cluster's scheduler, such as tcp://host:8786"
-        )
-    return text.rstrip("/")
+    try:
+        return read_scheduler(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
 
 
 def _seconds(text: str) -> float:
@@ -467,16 +468,11 @@ def _duration(text: str) -> float:
 
 
 def _size(text: str) -> int:
-    units = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-    body = text.strip().lower().removesuffix("ib").removesuffix("b")
-    number, unit = (body[:-1], body[-1]) if body[-1:].isalpha() else (body, "")
+    """Bytes of ``512MiB`` and the like."""
     try:
-        value = int(float(number) * units[unit])
-    except (KeyError, ValueError, OverflowError):
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a size; write 512MiB, 4G or a number of bytes")
-    return value
+        return read_size(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
 
 
 def _model(made: Parser) -> None:

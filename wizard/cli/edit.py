@@ -32,6 +32,8 @@ def edit(arguments: argparse.Namespace) -> int:
     if problem.check and not arguments.pass_env:
         arguments.pass_env = list(handed.remembered(source, base) or ())
     handed.refuse(problem, arguments.pass_env, run.executor(arguments))
+    if (base.check, base.folder) == (problem.check, problem.folder):
+        handed.refuse_mixed(source, base, arguments.pass_env)
     if problem.flow != base.flow:
         run.checked_flow(problem.flow)
     place, known = begin(source, problem)

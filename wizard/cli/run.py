@@ -43,6 +43,7 @@ from wizard.runner import requests
 from wizard.runner.client import Client
 from wizard.runner.onlooker import Onlooker, machine_at_work
 from wizard.runner.options import Options, Policy
+from wizard.schedulers import require_cluster
 from wizard.session import folder as folders
 from wizard.session import lock
 from wizard.session.following import offer
@@ -435,12 +436,7 @@ def flow_of(place: Path) -> Flow:
 
 def executor(arguments: argparse.Namespace) -> str:
     """Where probes are to run. Raises Refusal (exit 4) where what a cluster needs is not installed."""
-    chosen = str(getattr(arguments, "executor", LOCAL))
-    if chosen != LOCAL and find_spec("distributed") is None:
-        raise Missing(
-            "--executor needs Dask distributed, here and on every host: " + installed.command("pip install distributed")
-        )
-    return chosen
+    return require_cluster(str(getattr(arguments, "executor", LOCAL)))
 
 
 def runner_options(arguments: argparse.Namespace, **more: Any) -> Options:

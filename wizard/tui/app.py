@@ -145,7 +145,7 @@ class Narrowdown(InTurn[int]):
         if self._folder is not None:
             self.open_session(self._folder)
         elif self._setup is not None:
-            self.push_screen(SetupScreen(self._setup))
+            self.push_screen(SetupScreen(self._setup, running=self.library.running()))
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Where no motion is wanted (``TEXTUAL_ANIMATIONS=none``), a field's cursor does not blink either."""
@@ -176,12 +176,17 @@ class Narrowdown(InTurn[int]):
 
     def new_session(self) -> None:
         """The form."""
-        self.push_screen(SetupScreen(self._setup))
+        self.push_screen(SetupScreen(self._setup, running=self.library.running()))
 
     def edit_setup(self) -> None:
         """The form with the set-up of the open session, for a new one; that one stays as it is."""
         if self.scene is not None:
-            self.push_screen(SetupScreen(self.scene.problem, self.scene.folder))
+            problem, folder = self.scene.problem, self.scene.folder
+            self.make_aside(
+                lambda: self.library.running(folder),
+                lambda running: self.push_screen(SetupScreen(problem, folder, running)),
+                "form",
+            )
 
     def go_on_after(self) -> None:
         """What follows the open session, in a new one, which is opened; made in a thread."""

@@ -5,16 +5,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import msgspec
+
+from engines.checker import environment
 from wizard import given as words
-from wizard.durations import read_duration
+from wizard.durations import read_duration, type_duration
 from wizard.edited import OPTIONS, change_problem, tell_options
 from wizard.exits import BadUsage, Refusal
 from wizard.flow.check import check as check_flow
 from wizard.flow.check import errors
 from wizard.flow.load import FlowProblem, load, shipped
 from wizard.problem import Problem
+from wizard.runner.options import Options
+from wizard.schedulers import HERE, read_scheduler, require_cluster
+from wizard.sizes import read_size, type_size
 
 MOST_FAULTS = 4  # of a flow file that are listed beside its field
+MOST_JOBS = 1024
 
 
 def as_path(text: str) -> str:
@@ -75,6 +82,38 @@ def budget(text: str) -> float:
         raise BadUsage(f"{problem}.") from None
 
 
+def size(text: str) -> int:
+    """Bytes; empty: 0, which stands for the default. Raises Refusal."""
+    try:
+        return read_size(text) if text.strip() else 0
+    except ValueError as problem:
+        raise BadUsage(f"{problem}.") from None
+
+
+def executor(text: str) -> str:
+    """Where probes run; empty: here. Raises Refusal, also where what a cluster needs is not installed."""
+    try:
+        return require_cluster(read_scheduler(text)) if text.strip() else HERE
+    except ValueError as problem:
+        raise BadUsage(f"{problem}.") from None
+
+
+def handed_on(text: str) -> tuple[str, ...]:
+    """Names of variables, with blanks or commas between. Raises Refusal."""
+    names = tuple(dict.fromkeys(text.replace(",", " ").split()))
+    if said := next(filter(None, map(environment.fault, names)), ""):
+        raise BadUsage(said)
+    return names
+
+
+def agreed(text: str) -> bool:
+    """Yes or no; empty: no. Raises Refusal."""
+    typed = text.strip().lower()
+    if typed not in ("", "y", "yes", "n", "no"):
+        raise BadUsage(f"'{text.strip()}' is neither yes nor no.")
+    return typed.startswith("y")
+
+
 def _whole(text: str, least: int, most: int) -> int:
     if not text.strip().isdecimal() or not least <= int(text) <= most:
         raise BadUsage(f"'{text.strip()}' is not a whole number from {least} to {most}.")
@@ -106,7 +145,14 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-OF_THE_RUN = frozenset({"budget"})  # fields that change nothing of the problem
+# Fields that say how the session runs and change nothing of the problem -> the name of the same in Options.
+OF_THE_RUN: Mapping[str, str] = {
+    "budget": "budget",
+    "jobs": "jobs",
+    "executor": "executor",
+    "pass_env": "handed",
+    "no_disk_check": "any_room",
+}
 # What each field's text comes to, as the command line would have parsed it; an empty one takes the default. All raise Refusal.
 FIELDS: Mapping[str, Callable[[str], object]] = {
     "model": model,
@@ -130,7 +176,13 @@ FIELDS: Mapping[str, Callable[[str], object]] = {
     "fail_code": lambda text: [_whole(each, 0, 255) for each in text.replace(",", " ").split()],
     "ignore_fail_code": lambda text: [_whole(each, 0, 255) for each in text.replace(",", " ").split()],
     "timeout": timeout,
+    "capture_bytes": size,
+    "artifact_bytes": size,
     "budget": budget,
+    "jobs": lambda text: _whole(text, 1, MOST_JOBS) if text.strip() else 0,
+    "executor": executor,
+    "pass_env": handed_on,
+    "no_disk_check": agreed,
 }
 
 
@@ -156,12 +208,33 @@ def build(answers: Mapping[str, str], base: Problem | None = None) -> Problem:
     return change_problem(before, {**typed, "model": path})
 
 
+def running(answers: Mapping[str, str], base: Options) -> Options:
+    """``base`` with what was typed of how the session is to run. Raises Refusal."""
+    return msgspec.structs.replace(base, **{to: FIELDS[name](answers[name]) for name, to in OF_THE_RUN.items()})
+
+
+def show_running(options: Options, name: str) -> str:
+    """What stands in a field of how the session runs; "" for what is its default."""
+    value = getattr(options, OF_THE_RUN[name])
+    if not value or value == HERE:
+        return ""
+    match name:
+        case "budget":
+            return type_duration(value)
+        case "pass_env":
+            return " ".join(value)
+        case "no_disk_check":
+            return "yes"
+    return str(value)
+
+
 def show_field(problem: Problem, name: str) -> str:
     """What stands in a field for a PROBLEM; "" for what is its default, which is the field's placeholder."""
     if name == "model":
         return problem.model
-    if name in OF_THE_RUN:
-        return ""
+    if name in ("capture_bytes", "artifact_bytes"):
+        size = getattr(problem, name)
+        return "" if size == getattr(Problem(model=""), name) else type_size(size)
     value = tell_options(problem)[name]
     if name in ("engine", "reference", "flow"):
         return str(value)

@@ -50,7 +50,7 @@ class Sessions:
         self._options = msgspec.structs.replace(given, policy="person", offers=True, detach=True, first=())
         self._yes, self._watch, self._first = tuple(yes), watch, given.first
         self._listing = Listing()
-        self._budgets: dict[Path, float] = {}  # of sessions whose form names one
+        self._running: dict[Path, Options] = {}  # of sessions whose form says how they run
 
     def entries(self) -> Sequence[Summary]:
         """The sessions of this user, the latest first."""
@@ -61,33 +61,46 @@ class Sessions:
         return (progress.read(folder) or {}).get("paused") is True
 
     @_refusing()
-    def create(self, problem: Problem) -> Path:
-        """A new session's folder. Pins the flow, and remembers the scripts that the user has just typed as theirs."""
+    def running(self, folder: Path | None = None) -> Options:
+        """How the session in ``folder`` runs when it is opened from here; without one, any new session."""
+        options = self._running.get(folder, self._options) if folder else self._options
+        if folder and not options.handed:
+            passed = handed.remembered(folder, folders.describe(folder).problem) or ()
+            options = msgspec.structs.replace(options, handed=passed)
+        return options
+
+    @_refusing()
+    def create(self, problem: Problem, running: Options | None = None) -> Path:
+        """A new session's folder. Pins the flow, and remembers the scripts that the user has just typed as theirs. ``running``:
+        how it runs whenever it is opened from here, if not as the command line says."""
+        options = running or self._options
+        handed.refuse(problem, options.handed, options.executor)
         loaded = load_flow(problem.flow)
         if loaded.flow.reference and problem.reference == Problem(model="").reference:
             problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
         made = folders.create(problem, loaded.text)
         terms.pin(loaded.flow, loaded.folder, made)
         trust.agree(problem)
+        self._running[made] = options
         return made
 
     @_refusing()
-    def edit(self, folder: Path, problem: Problem) -> Path:
-        """A new session's folder, of another set-up than the session in ``folder``, whose measurements it takes over where they
-        still hold. Refused where that one would run what nobody here agreed to: nothing of it becomes the user's own unseen."""
+    def edit(self, folder: Path, problem: Problem, running: Options) -> Path:
+        """A new session's folder, of another set-up than the session in ``folder``, or that runs otherwise; it takes over that
+        one's measurements where they still hold. Refused where that one would run what nobody here agreed to (nothing of it
+        becomes the user's own unseen), and where answers of a checker with other variables would be mixed."""
         before = folders.describe(folder).problem
-        if not changes(before, problem):
+        if not changes(before, problem) and running == self.running(folder):
             raise BadUsage("Nothing is another than it was: change a field, or go back.")
         trust.admit(before, self._yes)
+        handed.refuse(problem, running.handed, running.executor)
+        if (before.check, before.folder) == (problem.check, problem.folder):
+            handed.refuse_mixed(folder, before, running.handed)
         made, _ = begin(folder, problem)
-        handed.chosen(made, handed.remembered(folder, before) or () if problem.check else ())
+        handed.chosen(made, running.handed)
         trust.agree(problem)
+        self._running[made] = running
         return made
-
-    def end_searches_after(self, folder: Path, seconds: float) -> None:
-        """Whenever the session is opened from here, its searches end after so long; 0: as the command line says."""
-        if seconds > 0:
-            self._budgets[folder] = seconds
 
     @_refusing()
     def after(self, folder: Path) -> Path:
@@ -119,14 +132,9 @@ class Sessions:
         if self._watch or (not first and folders.load(folder).end):
             return Client.attach(folder, "watch" if self._watch else "controller")
         consent = trust.admit(about.problem, self._yes)
-        passed = handed.chosen(folder, executor=self._options.executor)
-        options = msgspec.structs.replace(
-            self._options,
-            first=tuple(map(dict, first)),
-            handed=passed,
-            consent=consent,
-            budget=self._budgets.get(folder, self._options.budget),
-        )
+        running = self._running.get(folder, self._options)
+        passed = handed.chosen(folder, running.handed, running.executor)
+        options = msgspec.structs.replace(running, first=tuple(map(dict, first)), handed=passed, consent=consent)
         return Client.open(folder, options)
 
     def weight(self, folder: Path) -> str:
@@ -141,7 +149,10 @@ class Sessions:
     @_refusing()
     def rename(self, folder: Path, name: str) -> Path:
         """Give a session another name; its new folder. What is handed to its checker stays so."""
-        return handed.rename(folder, name)
+        renamed = handed.rename(folder, name)
+        if folder in self._running:
+            self._running[renamed] = self._running.pop(folder)
+        return renamed
 
     @_refusing()
     def problem(self, folder: Path) -> Problem:

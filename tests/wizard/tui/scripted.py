@@ -14,6 +14,7 @@ from engines.probe import Candidate, Import, Measure, Measurement, SampleResult,
 from engines.steps.layerwise import LayerwiseOutcome
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from wizard.problem import Problem
+from wizard.runner.options import Options
 from wizard.session import events as e
 from wizard.session.folder import Summary
 from wizard.tui import keys
@@ -187,7 +188,7 @@ class FakeLibrary:
         self.created: list[Problem] = []
         self.edited: list[tuple[Path, Problem]] = []
         self.exported: list[str] = []
-        self.budgets: dict[Path, float] = {}
+        self.runs: dict[Path, Options] = {}  # as the form said
         self.followed: list[Path] = []
         self.opened: list[tuple[Mapping[str, Any], ...]] = []
         self.finished: list[Path] = []
@@ -199,8 +200,12 @@ class FakeLibrary:
     def paused(self, folder: Path) -> bool:
         return folder in self.waiting
 
-    def create(self, problem: Problem) -> Path:
+    def running(self, folder: Path | None = None) -> Options:
+        return self.runs.get(folder, Options()) if folder else Options()
+
+    def create(self, problem: Problem, running: Options) -> Path:
         self.created.append(problem)
+        self.runs[self.session.folder] = running
         return self.session.folder
 
     def weight(self, folder: Path) -> str:
@@ -216,12 +221,10 @@ class FakeLibrary:
         ]
         return folder.with_name(name)
 
-    def edit(self, folder: Path, problem: Problem) -> Path:
+    def edit(self, folder: Path, problem: Problem, running: Options) -> Path:
         self.edited.append((folder, problem))
+        self.runs[self.session.folder] = running
         return self.session.folder
-
-    def end_searches_after(self, folder: Path, seconds: float) -> None:
-        self.budgets[folder] = seconds
 
     def after(self, folder: Path) -> Path:
         self.followed.append(folder)

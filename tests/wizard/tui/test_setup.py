@@ -1,14 +1,18 @@
 """The form of a new session: which flow is walked, and what is wrong with a flow file, said beside the field."""
 
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from textual.widgets import Input
 
+from wizard.cli.arguments import parser
 from wizard.demo import MODELS
 from wizard.flow.load import shipped
-from wizard.problem import Problem
+from wizard.problem import CAPTURE_BYTES, Problem
+from wizard.runner.options import Options
 from wizard.tui import checks, choices
 from wizard.tui.app import Narrowdown
 from wizard.tui.screens.overlays import Pick, PickFile
@@ -107,8 +111,118 @@ async def test_a_budget_of_the_form_goes_to_the_session(session: FakeSession, ma
         assert app.library.created == [], "a wrong one starts nothing"
         form.query_one("#budget", Input).value = "1h30m"
         await pilot.press("f5")
-        await settle(pilot, lambda: bool(app.library.budgets))
-        assert app.library.budgets == {session.folder: 5400.0}
+        await settle(pilot, lambda: bool(app.library.runs))
+        assert app.library.runs == {session.folder: Options(budget=5400.0)}
+
+
+# Options of `open` that the form does not have, and why.
+NOT_ASKED = {
+    "help": "F1",
+    "display": "the form is the display",
+    "session": "the form begins a session of its own, which r in the list renames",
+    "detach": "the runner of a session that is opened on the screens always goes on without them, and q asks",
+    "yes_run_scripts": "whoever types a script into the form agrees to it",
+}
+
+
+def test_the_form_has_every_option_of_the_command_line() -> None:
+    (commands,) = (a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
+    options = {action.dest for action in commands.choices["open"]._actions}
+    assert options == checks.FIELDS.keys() | NOT_ASKED.keys()
+    assert not checks.FIELDS.keys() & NOT_ASKED.keys()
+
+
+TYPED = {
+    "jobs": ("2", {"jobs": 2}),
+    "executor": ("tcp://head:8786/", {"executor": "tcp://head:8786"}),
+    "budget": ("90s", {"budget": 90.0}),
+    "pass_env": ("HF_TOKEN, HF_HOME", {"handed": ("HF_TOKEN", "HF_HOME")}),
+    "no_disk_check": ("yes", {"any_room": True}),
+    "capture_bytes": ("512MiB", {"capture_bytes": 512 << 20}),
+    "artifact_bytes": ("1.5 G", {"artifact_bytes": 3 << 29}),
+}
+
+
+async def test_how_a_session_runs_is_typed_behind_the_fold(
+    session: FakeSession, make_app: Make, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.setenv("HF_HOME", "/tmp")
+    monkeypatch.setattr("wizard.schedulers.find_spec", lambda _: object())
+    app = make_app(folder=None, setup=None)
+    s.opened(session)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.new_session()
+        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        form = app.screen
+        form.query_one("#model", Input).value = str(model)
+        form.query_one("#more").press()
+        await settle(pilot, lambda: form.focused is form.query_one("#input_shapes", Input))
+        for name, (typed, _) in TYPED.items():
+            form.query_one(f"#{name}", Input).focus()
+            await pilot.press(*typed)
+        await pilot.press("f5")
+        await settle(pilot, lambda: bool(app.library.created))
+    (problem,), running = app.library.created, app.library.runs[session.folder]
+    for name, (_, wanted) in TYPED.items():
+        told = running if name in checks.OF_THE_RUN else problem
+        assert {key: getattr(told, key) for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "said"),
+    [
+        ("jobs", "0", "'0' is not a whole number from 1 to 1024."),
+        ("jobs", "two", "'two' is not a whole number"),
+        ("executor", "head:8786", "such as tcp://host:8786."),
+        ("executor", "tcp://head:8786", "needs Dask distributed"),
+        ("pass_env", "NOBODY_SET_IT", "The variable 'NOBODY_SET_IT' is not set here"),
+        ("pass_env", "A=1", "'A=1' is no name of a variable"),
+        ("no_disk_check", "perhaps", "'perhaps' is neither yes nor no."),
+        ("capture_bytes", "4 apples", "'4 apples' is not a size; write 512MiB"),
+        ("artifact_bytes", "0", "'0' is not a size"),
+    ],
+)
+def test_what_is_wrong_with_how_a_session_runs_is_said(
+    monkeypatch: pytest.MonkeyPatch, name: str, typed: str, said: str
+) -> None:
+    monkeypatch.setattr("wizard.schedulers.find_spec", lambda _: None)
+    assert said in checks.problem_with(name, typed)
+    assert checks.problem_with(name, "") == ""
+
+
+async def test_how_a_session_runs_stands_in_the_form_that_changes_it(
+    session: FakeSession, make_app: Make, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    app = make_app()
+    base = Problem(model=str(model), capture_bytes=512 << 20, artifact_bytes=1000)
+    app.library.problem = lambda _folder: base
+    runs = Options(jobs=2, budget=5400.0, handed=("HF_TOKEN",), any_room=True)
+    app.library.runs[session.folder] = runs
+    s.asking(session)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen) and app.scene is not None)
+        await pilot.press("E")
+        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        form = app.screen
+        names = (*checks.OF_THE_RUN, "capture_bytes", "artifact_bytes")
+        assert {name: form.query_one(f"#{name}", Input).value for name in names} == {
+            "budget": "90m",
+            "jobs": "2",
+            "executor": "",
+            "pass_env": "HF_TOKEN",
+            "no_disk_check": "yes",
+            "capture_bytes": "512MiB",
+            "artifact_bytes": "1000",
+        }
+        form.query_one("#jobs", Input).value = ""
+        form.query_one("#capture_bytes", Input).value = ""
+        await pilot.press("f5")
+        await settle(pilot, lambda: bool(app.library.edited))
+    ((_folder, problem),) = app.library.edited
+    assert app.library.runs[session.folder] == msgspec.structs.replace(runs, jobs=0)
+    assert (problem.capture_bytes, problem.artifact_bytes) == (CAPTURE_BYTES, 1000)
 
 
 async def test_the_flow_is_picked_from_a_list_or_as_a_file(

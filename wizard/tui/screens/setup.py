@@ -17,6 +17,7 @@ from textual.widgets import Button, Input
 from wizard.exits import Refusal
 from wizard.given import INPUT_KINDS
 from wizard.problem import Problem
+from wizard.runner.options import Options
 from wizard.tui import checks, choices, keys
 from wizard.tui.host import Hosted
 from wizard.tui.screens.overlays import Pick, PickFile, Reading
@@ -66,7 +67,13 @@ ADVANCED = (
     Row("fail_code", "It fails with exit code", "With a checker: these codes alone; blanks between.", "all but 0"),
     Row("ignore_fail_code", "It passes with exit code", "With a checker: beside 0.", "0"),
     Row("timeout", "Longest run", "Seconds that one build with its runs may take.", "from what was measured"),
+    Row("capture_bytes", "Disk for values", "Inner values of the model that are kept while it is searched.", "4GiB"),
+    Row("artifact_bytes", "Disk for files", "Saved models and logs; beyond it goes what is not needed any more.", "8GiB"),
     Row("budget", "Longest search", "Such as 10m: then a search ends with the smallest part so far.", "until it is through"),
+    Row("jobs", "Runs at a time", "A whole number. With 1, times are not disturbed.", "what this machine allows"),
+    Row("executor", "Where it runs", "The scheduler of a Dask cluster, such as tcp://host:8786.", "this machine"),
+    Row("pass_env", "Variables for the checker", "Names from your environment that it gets, too; blanks between.", "none"),
+    Row("no_disk_check", "Run with little disk", "Type yes to start a step also where the disk may be too small.", "no"),
 )  # fmt: skip
 KINDS = {"model": (".onnx",), "inputs": INPUT_KINDS, "flow": (".yaml", ".yml")}
 
@@ -124,10 +131,12 @@ class SetupScreen(Hosted):
         *keys.bindings("pick", "start", "form_help", "leave_form", "interrupt"),
     ]
 
-    def __init__(self, problem: Problem | None = None, source: Path | None = None) -> None:
-        """``source``: the session whose set-up is changed."""
+    def __init__(
+        self, problem: Problem | None = None, source: Path | None = None, running: Options | None = None
+    ) -> None:
+        """``source``: the session whose set-up is changed. ``running``: how it runs, or how a new one would."""
         super().__init__()
-        self._base, self._source = problem, source
+        self._base, self._source, self._runs = problem, source, running or Options()
 
     def compose(self) -> ComposeResult:
         source = self._source
@@ -151,7 +160,7 @@ class SetupScreen(Hosted):
         yield Text(field.label, classes="field-label")
         yield Text(field.hint, classes="quiet field-hint")
         yield Input(
-            checks.show_field(self._base, field.name) if self._base else "",
+            self._given(field.name),
             placeholder=field.placeholder,
             id=field.name,
             compact=True,
@@ -160,10 +169,16 @@ class SetupScreen(Hosted):
         )
         yield Text("", keep=True, id=f"problem-{field.name}", classes="problem")
 
+    def _given(self, name: str) -> str:
+        """What stands in a field before anybody types."""
+        if name in checks.OF_THE_RUN:
+            return checks.show_running(self._runs, name)
+        return checks.show_field(self._base, name) if self._base else ""
+
     def on_mount(self) -> None:
         """Start at the model; where one was given, check everything and offer Start."""
         self.run_worker(choices.flows, thread=True, group="flows", exit_on_error=False)  # so that F2 answers at once
-        given = self._base is not None and any(checks.show_field(self._base, field.name) for field in ADVANCED)
+        given = any(self._given(field.name) for field in ADVANCED)
         self.query_one("#advanced").display = given
         self.query_one("#more").display = not given
         if self._base is None or not self._base.model:
@@ -238,10 +253,9 @@ class SetupScreen(Hosted):
     def _made(self, answers: Mapping[str, str]) -> Path:
         """The new session's folder; blocks. Raises Refusal, ``OSError``, ``ValueError``."""
         problem = checks.build(answers, self._base)
+        running = checks.running(answers, self._runs)
         library = self.host.library
-        folder = library.edit(self._source, problem) if self._source else library.create(problem)
-        library.end_searches_after(folder, checks.budget(answers["budget"]))
-        return folder
+        return library.edit(self._source, problem, running) if self._source else library.create(problem, running)
 
     def action_pick(self) -> None:
         """List what fits into the field at hand."""

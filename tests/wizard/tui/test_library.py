@@ -1,0 +1,95 @@
+"""How a session runs, as its form says, when the application opens it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engines.probe import Check, Measurement
+from wizard import handed
+from wizard.demo import MODELS
+from wizard.edited import change_problem
+from wizard.exits import Refusal
+from wizard.problem import Problem
+from wizard.runner.options import Options
+from wizard.session import events as e
+from wizard.session import journal
+from wizard.tui.library import Sessions
+
+LIKE_THIS = {"jobs": 3, "budget": 60.0, "any_room": True, "executor": "tcp://head:8786"}
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Options]:
+    """The options that runners were started with."""
+    monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HF_TOKEN", "t")
+    monkeypatch.chdir(tmp_path)
+    started: list[Options] = []
+    monkeypatch.setattr("wizard.tui.library.Client.open", lambda _folder, options: started.append(options))
+    return started
+
+
+def problem(**more: Any) -> Problem:
+    return change_problem(Problem(model=str(MODELS / "pillars_add.onnx")), more)
+
+
+def test_a_session_runs_as_its_form_says_whenever_it_is_opened(opened: list[Options]) -> None:
+    library = Sessions(Options(jobs=2))
+    plain = library.create(problem(), library.running())
+    told = library.create(problem(), Options(**LIKE_THIS))
+    library.open(plain)
+    library.open(told)
+    library.open(library.rename(told, "mine"))
+    assert [o.jobs for o in opened] == [2, 3, 3]
+    for options in opened[1:]:
+        assert {name: getattr(options, name) for name in LIKE_THIS} == LIKE_THIS
+
+
+def test_the_variables_of_the_form_go_to_the_checker_and_are_remembered(opened: list[Options]) -> None:
+    made = Sessions()
+    folder = made.create(problem(check="true {model}"), Options(handed=("HF_TOKEN",)))
+    made.open(folder)
+    Sessions().open(folder)
+    assert [o.handed for o in opened] == [("HF_TOKEN",), ("HF_TOKEN",)]
+    assert Sessions().running(folder).handed == ("HF_TOKEN",)
+
+
+def test_variables_without_a_checker_make_no_session(opened: list[Options], tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="give its command with --check"):
+        Sessions().create(problem(), Options(handed=("HF_TOKEN",)))
+    assert not list((tmp_path / "home").rglob("session.json"))
+    assert opened == []
+
+
+def test_a_session_that_only_runs_otherwise_is_a_new_one(opened: list[Options]) -> None:
+    library = Sessions()
+    folder = library.create(problem(), Options(jobs=1))
+    with pytest.raises(Refusal, match="Nothing is another than it was"):
+        library.edit(folder, problem(), library.running(folder))
+    made = library.edit(folder, problem(), Options(jobs=4))
+    assert "changed" not in (made / journal.NAME).read_text(), "the note names no change of the problem"
+    library.open(folder)
+    library.open(made)
+    assert [o.jobs for o in opened] == [1, 4]
+
+
+@pytest.mark.parametrize("names", [("HOME_OF_MINE",), ()])
+def test_answers_of_a_checker_with_other_variables_are_not_taken_over(
+    opened: list[Options], monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("HOME_OF_MINE", "h")
+    library = Sessions()
+    folder = library.create(problem(check="true {model}"), Options(handed=("HF_TOKEN",)))
+    library.open(folder)
+    library.edit(folder, problem(check="true {model}"), Options(handed=names))  # not asked yet: nothing is mixed
+    book = journal.Journal(folder / journal.NAME)
+    book.append(e.ProbeStarted(key="k", run=1, probe=Check(model="m", command="true")))
+    book.append(e.ProbeFinished(key="k", run=1, measurement=Measurement()))
+    book.close()
+    with pytest.raises(Refusal, match="answers of two kinds cannot be mixed"):
+        library.edit(folder, problem(check="true {model}"), Options(handed=names))
+    other = problem(check="false {model}")
+    again = library.edit(folder, other, Options(handed=names))  # another checker: its answers are none of these
+    assert handed.remembered(again, other) == names
