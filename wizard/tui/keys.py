@@ -128,13 +128,24 @@ def bindings(*ids: str) -> list[BindingType]:
     ]
 
 
+def label_on(screen: Screen[Any], action: str, label: str) -> str:
+    """What an action is called on a screen now, of which ``label`` is the usual name; "" where it can do nothing there."""
+    name = getattr(screen, "label_of", None)
+    return str(name(action, label)) if name else label
+
+
 def list_at_work(screen: Screen[Any], glyphs: Glyphs) -> list[tuple[Action, str, DOMNode]]:
     """Each action that works on a screen now, once: with its keys as people read them, and the node whose it is."""
     found: dict[str, tuple[list[str], DOMNode]] = {}
     for key, active in screen.active_bindings.items():
         if active.enabled and active.binding.id in BY_ID:
             found.setdefault(active.binding.id, ([], active.node))[0].append(display(key, glyphs))
-    return [(BY_ID[name], " ".join(names), node) for name, (names, node) in found.items()]
+    called = {name: label_on(screen, name, BY_ID[name].label) for name in found}
+    return [
+        (msgspec.structs.replace(BY_ID[name], label=called[name]), " ".join(names), node)
+        for name, (names, node) in found.items()
+        if called[name]
+    ]
 
 
 def display(key: str, glyphs: Glyphs) -> str:

@@ -5,9 +5,11 @@ from collections.abc import Callable
 import pytest
 from textual.widgets._footer import FooterKey
 
+from wizard.tui import keys
 from wizard.tui.app import Narrowdown
 from wizard.tui.widgets.bottom import Bottom, fitting
 
+from . import golden
 from . import scripted as s
 from .scripted import FakeSession, settle
 
@@ -23,6 +25,48 @@ def test_what_fits() -> None:
     assert fitting([5, 5, 5], [False, False, True], 12) == [True, False, True]
     assert fitting([5, 9, 2], [False, False, True], 12) == [True, False, True], "no smaller one takes its place"
     assert fitting([5, 5], [True, True], 3) == [True, True]
+
+
+def labels(app: Narrowdown) -> dict[str, str]:
+    return {key.action: str(key.description) for key in app.screen.query(FooterKey)}
+
+
+async def test_while_paused_the_key_says_that_it_goes_on(session: FakeSession, make_app: Make) -> None:
+    s.running(session)
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot, lambda: labels(app).get("pause") == "pause")
+        session.snapshot = {**(session.snapshot or {}), "paused": True}
+        await settle(pilot, lambda: labels(app).get("pause") == "go on")
+        assert ("go on", "p") in {(action.label, key) for action, key, _ in keys.list_at_work(app.screen, app.glyphs)}
+        session.snapshot = {**session.snapshot, "paused": False}
+        await settle(pilot, lambda: labels(app).get("pause") == "pause")
+
+
+@pytest.mark.parametrize(
+    ("scene", "steers"),
+    [
+        (s.opened, {"go", "skip"}),
+        (s.running, {"stop", "stop_now", "pause"}),
+        (s.asking, {"answer", "rewind"}),
+    ],
+    ids=["offer", "running", "ask"],
+)
+async def test_a_window_that_only_looks_on_names_no_key_that_steers(
+    session: FakeSession, make_app: Make, scene: Callable[[FakeSession], FakeSession], steers: set[str]
+) -> None:
+    scene(session)
+    app = make_app()
+    async with app.run_test(size=(160, 50)) as pilot:
+        await settle(pilot, lambda: steers <= labels(app).keys())
+        session.snapshot = {**(session.snapshot or {}), "holder": "process 7", "paused": True}
+        await settle(pilot, lambda: "take_over" in labels(app))
+        await settle(pilot, lambda: not steers & labels(app).keys())
+        helped = {action.id for action, _, _ in keys.list_at_work(app.screen, app.glyphs)}
+        assert {"take_over", "note", "log", "back"} <= helped
+        assert not steers & helped
+        assert "paused: p goes on" not in golden.text_of(app)
+        assert "runs it" not in golden.text_of(app)
 
 
 @pytest.mark.parametrize("scene", [s.opened, s.running, s.asking, s.ended], ids=["offer", "running", "ask", "ended"])

@@ -55,6 +55,8 @@ WHERE: Mapping[str, tuple[Face, ...]] = {
     "note": ("offer", "ask", "running"),
     "retry": ("stopped",),
 }
+# What only the window does that steers the session.
+STEERING = frozenset({"go", "skip", "answer", "stop", "stop_now", "pause", "rewind"})
 DOING: Mapping[Face, str] = {
     "starting": "starting",
     "offer": "ready to run",
@@ -107,7 +109,7 @@ class StepScreen(SessionScreen):
     )
 
     _drawn: tuple[str, str, int] = ("", "", 0)
-    _only_looks = False
+    _keys_by = (False, False)  # only looks on, paused: what the bottom line was made by
     _began = False  # Enter was pressed on the offer that is still shown
     _pressed: tuple[str, str, float] = ("", "", 0.0)
     route = getters.query_one("#route", Route)
@@ -169,6 +171,13 @@ class StepScreen(SessionScreen):
             return face in WHERE[action] or (face == "offer" and self._began and action in ("stop", "stop_now"))
         return True
 
+    def label_of(self, action: str, label: str) -> str:
+        """What a key does now: one that another window has to press does nothing here, though it says so when pressed."""
+        work = self.scene.work if self.scene and self.scene.alive else None
+        if work is None or action not in STEERING:
+            return label
+        return "" if work.holder else "go on" if action == "pause" and work.paused else label
+
     def draw(self, scene: Scene) -> None:
         face = scene.face
         if face == "ended":
@@ -198,9 +207,9 @@ class StepScreen(SessionScreen):
             self.page.scroll_home(animate=False)
             self.call_after_refresh(self._follow)
             self.refresh_bindings()
-        elif bool(scene.work.holder) != self._only_looks:  # another window took over, or gave it back
+        elif (bool(scene.work.holder), scene.work.paused) != self._keys_by:  # another window took over, or gave it back
             self.refresh_bindings()
-        self._only_looks = bool(scene.work.holder)
+        self._keys_by = (bool(scene.work.holder), scene.work.paused)
         asking = visit.question.ask if visit and visit.question else (node.ask if node else "")
         self.query_one("#ask", Text).show(scene.short(asking), "bold")
         explain = node.explain if node else ""
@@ -267,7 +276,8 @@ class StepScreen(SessionScreen):
         taken, free = scene.disk
         disk = f" The session takes {size(taken)} on disk; {size(free)} are free." if free else ""
         self.query_one("#cost", Text).show(f"Expected: {price(work.cost)}.{disk}")
-        self.query_one("#how", Text).show(self.host.fill_in_keys("{go} runs it; {skip} skips it."), "bold $recommended")
+        how = "" if scene.work.holder else "{go} runs it; {skip} skips it."  # else the other window does
+        self.query_one("#how", Text).show(self.host.fill_in_keys(how), "bold $recommended")
 
     def _work(self, scene: Scene) -> None:
         written = [line for line in scene.log if line.strip()] if scene.face == "running" else []

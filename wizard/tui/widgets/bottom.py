@@ -8,6 +8,8 @@ from textual.screen import Screen
 from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
+from wizard.tui import keys
+
 # What stays when not all fit: whoever knows these finds the others, in the help.
 KEPT = ("why", "terms", "back", "leave_form", "quit_session", "keys_help", "form_help", "command_palette")
 
@@ -30,7 +32,11 @@ class Bottom(Footer):
 
     def compose(self) -> ComposeResult:
         """No key is cut at the edge; of those that do not fit, the rare ones are left out."""
-        made = [key for key in super().compose() if isinstance(key, FooterKey)]
+        made = []
+        for key in super().compose():
+            if isinstance(key, FooterKey) and (label := keys.label_on(self.screen, key.action, key.description)):
+                key.description = label
+                made.append(key)
         self._room = self.app.size.width
         widths = [cell_len(key.key_display) + cell_len(key.description) + 2 for key in made]
         for key, stands in zip(made, fitting(widths, [key.action in KEPT for key in made], self._room), strict=True):
@@ -45,7 +51,10 @@ class Bottom(Footer):
     def bindings_changed(self, screen: Screen[object]) -> None:
         """The screen has looked at its bindings again."""
         shown = (active for active in screen.active_bindings.values() if active.binding.show)
-        known = tuple((active.binding.key, active.binding.description, active.enabled) for active in shown)
+        known = tuple(
+            (bound.key, keys.label_on(screen, bound.action, bound.description), enabled)
+            for (_, bound, enabled, _) in shown
+        )
         if known != self._known and screen is self.screen and self.is_attached and self.app.app_focus:
             self._known = known
             super().bindings_changed(screen)

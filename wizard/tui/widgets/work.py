@@ -60,7 +60,8 @@ class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
         if hunt_resumed:
             rows.append(row([("resumed: what was measured before is known and not run again", "$quiet")]))
         if work.paused:
-            rows.append(row([(self.fill_in_keys("paused: {pause} goes on"), "bold $fails")]))
+            how = "paused" if work.holder else "paused: {pause} goes on"
+            rows.append(row([(self.fill_in_keys(how), "bold $fails")]))
         if work.stopping:
             rows.append(row([(self.fill_in_keys("stopping after this probe; {stop_now} stops now"), "bold $fails")]))
         return rows
