@@ -53,13 +53,15 @@ def change_problem(base: Problem, given: Mapping[str, Any]) -> Problem:
     return msgspec.structs.replace(told, **kept, folder=folder)
 
 
-def begin(source: Path, problem: Problem) -> tuple[Path, int]:
+def begin(source: Path, problem: Problem, *, alike: bool = True) -> tuple[Path, int]:
     """A new session of this PROBLEM, and how many measurements of the session in ``source`` it took over. It walks the flow that
-    the session keeps, unless the PROBLEM names another. Raises FlowProblem, SessionProblem, ``OSError``."""
+    the session keeps, unless the PROBLEM names another. ``alike`` False: programs of the user's are given other variables than
+    in that session, so that of what was measured only the model as it was read holds. Raises FlowProblem,
+    SessionProblem, ``OSError``."""
     about = folders.describe(source)
     changed = changes(about.problem, problem)
     loaded = load(source / folders.FLOW if about.problem.flow == problem.flow else problem.flow)
-    place, known = edit(source, problem, loaded.text, listing(changed) if changed else "")
+    place, known = edit(source, problem, loaded.text, listing(changed) if changed else "", alike=alike)
     terms.pin(loaded.flow, loaded.folder, place)
     return place, known
 

@@ -44,8 +44,12 @@ def chosen(place: Path, named: Sequence[str] = (), executor: str = LOCAL) -> tup
     """
     problem = folders.describe(place).problem
     names, before = tuple(dict.fromkeys(named)), remembered(place, problem)
-    if names:
-        refuse_mixed(place, problem, names)
+    if names and differ(place, problem, names) and folders.load(place).known:
+        gave = ", ".join(before or ()) or "none"
+        raise HandedProblem(
+            f"The checker of this session has answered with other variables handed on ({gave}), and answers of two kinds cannot "
+            f"be mixed. Begin a new session with --pass-env {' --pass-env '.join(names)}."
+        )
     names = names or before or ()
     refuse(problem, names, executor)
     if problem.check and names != before:
@@ -53,17 +57,10 @@ def chosen(place: Path, named: Sequence[str] = (), executor: str = LOCAL) -> tup
     return names
 
 
-def refuse_mixed(place: Path, problem: Problem, names: Sequence[str]) -> None:
-    """Raise HandedProblem where the checker of the session in this folder has been asked already, and was given other names."""
+def differ(place: Path, problem: Problem, names: Sequence[str]) -> bool:
+    """Whether the checker of the session in this folder was given other names than these."""
     before = remembered(place, problem)
-    if before is None or set(names) == set(before) or not folders.load(place).known:
-        return
-    gave = ", ".join(before) or "none"
-    how = f" with --pass-env {' --pass-env '.join(names)}" if names else ""
-    raise HandedProblem(
-        f"The checker of this session has answered with other variables handed on ({gave}), and answers of two kinds cannot "
-        f"be mixed. Begin a new session{how}."
-    )
+    return before is not None and set(names) != set(before)
 
 
 def refuse(problem: Problem, names: Sequence[str], executor: str = LOCAL) -> None:

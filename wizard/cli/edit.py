@@ -17,7 +17,7 @@ def edit(arguments: argparse.Namespace) -> int:
     source = folders.find(arguments.session)
     base = folders.describe(source).problem
     given = options_given(arguments)
-    if not given:
+    if not given and not arguments.pass_env:
         raise BadUsage(
             "What is to be another? Give at least one option, such as --tolerance 0.01; "
             f"'narrowdown resume {folders.name_for_command(source)}' goes on with the session as it is."
@@ -27,16 +27,15 @@ def edit(arguments: argparse.Namespace) -> int:
         base, arguments.yes_run_scripts
     )  # what the session would run, before anything of it becomes the user's own
     problem = change_problem(base, given)
-    if not (changed := changes(base, problem)):
-        raise BadUsage("The session has this set-up already: nothing would be another.")
     if problem.check and not arguments.pass_env:
         arguments.pass_env = list(handed.remembered(source, base) or ())
+    alike = not (problem.check and handed.differ(source, base, arguments.pass_env))
+    if not (changed := (*changes(base, problem), *(() if alike else ("variables for the checker",)))):
+        raise BadUsage("The session has this set-up already: nothing would be another.")
     handed.refuse(problem, arguments.pass_env, run.executor(arguments))
-    if (base.check, base.folder) == (problem.check, problem.folder):
-        handed.refuse_mixed(source, base, arguments.pass_env)
     if problem.flow != base.flow:
         run.checked_flow(problem.flow)
-    place, known = begin(source, problem)
+    place, known = begin(source, problem, alike=alike)
     flow = run.flow_of(place)
     script = run.scripted(arguments, flow)
     person = not arguments.answers and run.guided(folders.load(source), name)

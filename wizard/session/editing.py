@@ -25,13 +25,21 @@ _PARTS = ("artifacts", "models", "inputs", "captures")  # of a session's folder;
 
 
 def edit(
-    source: Path, problem: Problem, flow_text: str, changed: str = "", *, taken: FindingsTaken | None = None
+    source: Path,
+    problem: Problem,
+    flow_text: str,
+    changed: str = "",
+    *,
+    alike: bool = True,
+    taken: FindingsTaken | None = None,
 ) -> tuple[Path, int]:
     """A new session of this PROBLEM beside the others, and how many measurements of ``source`` it took over. ``changed``: what
-    differs, for a note in the new session. ``taken``: what that one has established, from which it goes on. Raises
-    SessionProblem, ``OSError``."""
+    differs, for a note in the new session. ``alike`` False: what the user's programs are given differs, too, so that nothing
+    which was measured holds. ``taken``: what that one has established, from which it goes on. Raises SessionProblem,
+    ``OSError``."""
     about = folders.describe(source)
-    kept = list(taken_over(read_events(source), about.problem, problem, Store(source)))
+    holds_still = (lambda _: True) if alike else (lambda probe: isinstance(probe, Import))
+    kept = list(taken_over(read_events(source), about.problem, problem, Store(source), holds_still))
     target = folders.create(problem, flow_text)
     try:
         said = f"The set-up of session {about.id}{f', changed: {changed}' if changed else ''}."

@@ -87,16 +87,15 @@ class Sessions:
     @_refusing()
     def edit(self, folder: Path, problem: Problem, running: Options) -> Path:
         """A new session's folder, of another set-up than the session in ``folder``, or that runs otherwise; it takes over that
-        one's measurements where they still hold. Refused where that one would run what nobody here agreed to (nothing of it
-        becomes the user's own unseen), and where answers of a checker with other variables would be mixed."""
+        one's measurements where they still hold. Refused where that one would run what nobody here agreed to: nothing of it
+        becomes the user's own unseen."""
         before = folders.describe(folder).problem
         if not changes(before, problem) and running == self.running(folder):
             raise BadUsage("Nothing is another than it was: change a field, or go back.")
         trust.admit(before, self._yes)
         handed.refuse(problem, running.handed, running.executor)
-        if (before.check, before.folder) == (problem.check, problem.folder):
-            handed.refuse_mixed(folder, before, running.handed)
-        made, _ = begin(folder, problem)
+        alike = not (problem.check and handed.differ(folder, before, running.handed))
+        made, _ = begin(folder, problem, alike=alike)
         handed.chosen(made, running.handed)
         trust.agree(problem)
         self._running[made] = running

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from engines.probe import Check, Measurement
-from wizard import handed
+from engines.probe import Check, Import, Measurement
 from wizard.demo import MODELS
 from wizard.edited import change_problem
 from wizard.exits import Refusal
@@ -75,21 +74,24 @@ def test_a_session_that_only_runs_otherwise_is_a_new_one(opened: list[Options]) 
     assert [o.jobs for o in opened] == [1, 4]
 
 
-@pytest.mark.parametrize("names", [("HOME_OF_MINE",), ()])
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [(("HF_TOKEN",), ["m", "k"]), (("HOME_OF_MINE",), ["m"]), ((), ["m"])],
+    ids=["same", "other", "none"],
+)
 def test_answers_of_a_checker_with_other_variables_are_not_taken_over(
-    opened: list[Options], monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+    opened: list[Options], monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], kept: list[str]
 ) -> None:
     monkeypatch.setenv("HOME_OF_MINE", "h")
-    library = Sessions()
-    folder = library.create(problem(check="true {model}"), Options(handed=("HF_TOKEN",)))
+    library, checked = Sessions(), problem(check="true {model}")
+    folder = library.create(checked, Options(handed=("HF_TOKEN",)))
     library.open(folder)
-    library.edit(folder, problem(check="true {model}"), Options(handed=names))  # not asked yet: nothing is mixed
     book = journal.Journal(folder / journal.NAME)
-    book.append(e.ProbeStarted(key="k", run=1, probe=Check(model="m", command="true")))
-    book.append(e.ProbeFinished(key="k", run=1, measurement=Measurement()))
+    for key, probe in (("m", Import(path=checked.model, digest="d")), ("k", Check(model="m", command="true"))):
+        book.append(e.ProbeStarted(key=key, run=1, probe=probe))
+        book.append(e.ProbeFinished(key=key, run=1, measurement=Measurement()))
     book.close()
-    with pytest.raises(Refusal, match="answers of two kinds cannot be mixed"):
-        library.edit(folder, problem(check="true {model}"), Options(handed=names))
-    other = problem(check="false {model}")
-    again = library.edit(folder, other, Options(handed=names))  # another checker: its answers are none of these
-    assert handed.remembered(again, other) == names
+    again = library.edit(folder, problem(check="true {model}", seed=5), Options(handed=names))
+    assert [event.key for event in journal.read(again / journal.NAME) if isinstance(event, e.ProbeFinished)] == kept
+    library.open(again)
+    assert opened[-1].handed == names
