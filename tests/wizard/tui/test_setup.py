@@ -10,9 +10,11 @@ from textual.widgets import Input
 
 from wizard.cli.arguments import parser
 from wizard.demo import MODELS
+from wizard.durations import read_duration, type_duration
 from wizard.flow.load import shipped
 from wizard.problem import CAPTURE_BYTES, Problem
 from wizard.runner.options import Options
+from wizard.sizes import read_size, type_size
 from wizard.tui import checks, choices
 from wizard.tui.app import Narrowdown
 from wizard.tui.screens.overlays import Pick, PickFile
@@ -130,6 +132,21 @@ def test_the_form_has_every_option_of_the_command_line() -> None:
     options = {action.dest for action in commands.choices["open"]._actions}
     assert options == checks.FIELDS.keys() | NOT_ASKED.keys()
     assert not checks.FIELDS.keys() & NOT_ASKED.keys()
+
+
+def test_the_disk_that_is_usual_stands_in_its_fields() -> None:
+    usual = {row.name: row.placeholder for row in ADVANCED}
+    assert (usual["capture_bytes"], usual["artifact_bytes"]) == ("4GiB", "8GiB")
+
+
+@pytest.mark.parametrize("size", [1, 1000, 1 << 10, 3 << 29, 512 << 20, 4 << 30, 5 << 40])
+def test_a_size_is_typed_as_it_is_read(size: int) -> None:
+    assert read_size(type_size(size)) == size
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.0, 90.0, 600.0, 5400.0, 604800.0])
+def test_a_duration_is_typed_as_it_is_read(seconds: float) -> None:
+    assert read_duration(type_duration(seconds)) == seconds
 
 
 TYPED = {

@@ -18,6 +18,7 @@ from wizard.exits import Refusal
 from wizard.given import INPUT_KINDS
 from wizard.problem import Problem
 from wizard.runner.options import Options
+from wizard.sizes import type_size
 from wizard.tui import checks, choices, keys
 from wizard.tui.host import Hosted
 from wizard.tui.screens.overlays import Pick, PickFile, Reading
@@ -35,6 +36,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 _DEFAULT = Problem(model="")
+_CAPTURES, _ARTIFACTS = type_size(_DEFAULT.capture_bytes), type_size(_DEFAULT.artifact_bytes)
 ROWS = (
     Row("model", "Model", "An ONNX file. It is read, never changed.", "path/to/model.onnx"),
     Row("engine", "Engine under test", "The engine that gives wrong numbers. Options follow a colon.", _DEFAULT.engine),
@@ -67,8 +69,8 @@ ADVANCED = (
     Row("fail_code", "It fails with exit code", "With a checker: these codes alone; blanks between.", "all but 0"),
     Row("ignore_fail_code", "It passes with exit code", "With a checker: beside 0.", "0"),
     Row("timeout", "Longest run", "Seconds that one build with its runs may take.", "from what was measured"),
-    Row("capture_bytes", "Disk for values", "Inner values of the model that are kept while it is searched.", "4GiB"),
-    Row("artifact_bytes", "Disk for files", "Saved models and logs; beyond it goes what is not needed any more.", "8GiB"),
+    Row("capture_bytes", "Disk for values", "Inner values of the model that are kept while it is searched.", _CAPTURES),
+    Row("artifact_bytes", "Disk for files", "Saved models and logs; beyond it goes what is not needed any more.", _ARTIFACTS),
     Row("budget", "Longest search", "Such as 10m: then a search ends with the smallest part so far.", "until it is through"),
     Row("jobs", "Runs at a time", "A whole number. With 1, times are not disturbed.", "what this machine allows"),
     Row("executor", "Where it runs", "The scheduler of a Dask cluster, such as tcp://host:8786.", "this machine"),
