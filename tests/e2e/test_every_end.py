@@ -345,7 +345,7 @@ def test_sanitizing_that_helps_and_does_not_cure(walk: Walk, models: Path) -> No
     assert (visit.answer, visit.outcome["change"], visit.outcome["goes_on"]) == ("yes", "helps", "sanitized")
     assert visit.findings.model != visit.findings.original
     assert visit.outcome["error"] < visit.outcome["error_before"]
-    assert "Before it was" in visit.question.because
+    assert "where it was infinite" in visit.question.because
     assert walked.reading.report().nodes == ("/sum",)
 
 

@@ -69,7 +69,7 @@ def test_real_bugs_fire_when_they_do(
     assert told["verdict"] == "found", told["message"]
     said = told["condition"].split(" and ")
     assert all(any(one.startswith(clause) for one in said) for clause in clauses), told["message"]
-    bounds = [float(one.rpartition(" ")[2]) for one in said if one.startswith("the largest |x| >=")]
+    bounds = [float(one.rpartition(" ")[2].replace(",", "")) for one in said if one.startswith("the largest |x| >=")]
     assert all(2**30 < bound <= 2**33 for bound in bounds)
     assert told["fits"] == told["tried"] > 40
 

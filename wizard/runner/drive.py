@@ -33,6 +33,7 @@ LOOK = 600.0  # seconds to look at an engine: to load its libraries, to find its
 # Seconds of a run of a step from which on the idle core is used, and those that its probes then take on average: to look one
 # probe ahead takes up to 20 ms in a long search, and a second worker half a second to start.
 _SPARE_AFTER, _DEAR = 2.0, 0.2
+_CHEAP = 200  # probes after which those that are cheap are taken to stay so: what was told is kept no longer
 _BREATH = 0.02  # seconds of answering from the journal before other tasks get their turn
 
 
@@ -337,6 +338,9 @@ class Drive:
     def _run_beside(self, probe: AnyProbe, idle: Callable[[], bool]) -> None:
         """Start the next probe on the idle core, where it will hardly not be asked and takes long enough."""
         dear = self._took > max(_SPARE_AFTER, _DEAR * len(self.measured))
+        if not dear and len(self.measured) > _CHEAP:
+            self._spare = None
+            self._told.clear()
         if not dear or self._looked == self.current or len(self._running) > 1 or self._spec.exclusive:
             return
         self._looked = self.current

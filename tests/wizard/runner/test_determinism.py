@@ -135,6 +135,18 @@ def test_where_probes_are_cheap_no_second_worker_is_started(tmp_path, monkeypatc
     assert oracle.together == 1
 
 
+def test_what_was_told_is_not_kept_for_ever_where_probes_are_cheap(tmp_path, monkeypatch):
+    """A step of thousands of probes would hold as many answers for a second slot that it never uses."""
+    monkeypatch.setattr(drive, "_CHEAP", 4)
+    made = []
+    begin = drive.Drive.__init__
+    monkeypatch.setattr(drive.Drive, "__init__", lambda self, *a, **b: (made.append(self), begin(self, *a, **b))[1])
+    assert walk(tmp_path, Crowd(1), Options(detach=True), spare=lambda: True) == 0
+    long = [one for one in made if len(one.measured) > 5]
+    assert long
+    assert not any(one._told for one in long)
+
+
 @pytest.mark.parametrize(("load", "together"), [(2.4, 2), (2.6, 1)])
 def test_where_others_keep_a_core_busy_nothing_runs_beside(tmp_path, monkeypatch, load, together):
     monkeypatch.setattr(drive, "_SPARE_AFTER", 0.0)
