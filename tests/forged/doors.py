@@ -121,9 +121,12 @@ _ASKED: dict[str, Callable[[Sessions, Path, Path], object]] = {
     "export": lambda library, place, work: library.export(place, str(work / "out")),
     "finish": lambda library, place, work: library.finish(place),
     "demos": lambda library, place, work: library.demos(),
-    "edit": lambda library, place, work: library.edit(place, msgspec.structs.replace(library.problem(place), seed=9)),
+    "edit": lambda library, place, work: library.edit(
+        place, msgspec.structs.replace(library.problem(place), seed=9), library.running(place)
+    ),
     "after": lambda library, place, work: library.after(place),
     "weight": lambda library, place, work: library.weight(place),
+    "running": lambda library, place, work: library.running(place),
     "paused": lambda library, place, work: library.paused(place),
     "rename": lambda library, place, work: library.rename(place, f"{place.name}-2").rename(place),
 }
