@@ -15,9 +15,9 @@ import msgspec
 from engines.checker import environment
 from engines.store import regular
 from engines.store.content import write_own
-from engines.workers.executor import LOCAL
 from wizard import trust
 from wizard.problem import Problem
+from wizard.schedulers import LOCAL
 from wizard.session import folder as folders
 from wizard.session import removal
 from wizard.session.problems import SessionProblem, of_system

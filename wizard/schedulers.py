@@ -5,13 +5,14 @@ import re
 from importlib.util import find_spec
 from typing import Final
 
-HERE: Final = "local"
+LOCAL: Final = "local"
+MOST_AT_ONCE: Final = 1024  # probes
 
 
 def read_scheduler(text: str) -> str:
-    """``local`` or a scheduler's address. Raises ValueError with a sentence."""
+    """``LOCAL`` or a scheduler's address. Raises ValueError with a sentence."""
     typed = text.strip()
-    if typed != HERE and not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://[^/\s]+:\d+/?", typed):
+    if typed != LOCAL and not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://[^/\s]+:\d+/?", typed):
         raise ValueError(
             f"'{text}' is neither 'local' nor the address of a cluster's scheduler, such as tcp://host:8786"
         )
@@ -20,7 +21,7 @@ def read_scheduler(text: str) -> str:
 
 def require_cluster(where: str) -> str:
     """``where`` again. Raises Refusal (exit 4) where what a cluster needs is not installed."""
-    if where != HERE and find_spec("distributed") is None:
+    if where != LOCAL and find_spec("distributed") is None:
         from engines import installed
         from wizard.exits import Missing
 

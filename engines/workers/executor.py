@@ -4,8 +4,6 @@ from typing import Any, Protocol
 
 from engines.probe import AnyProbe, Measurement
 
-LOCAL = "local"
-
 
 class ExecutorLost(Exception):
     """No probe can be answered any more, through no fault of a probe. The message says what to do. Nothing was learnt."""

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from engines.workers.executor import LOCAL
 from wizard.cli import arguments, entry
 from wizard.exits import Refusal
 from wizard.runner.options import Options
+from wizard.schedulers import LOCAL
 from wizard.tui.library import Sessions
 
 # Options whose values do not choose what is done with a session, and what stands for the others.

@@ -8,18 +8,18 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from engines.nearest import suggestion
 from wizard.durations import UNITS, read_duration
 from wizard.exits import BadUsage
-from wizard.schedulers import read_scheduler
+from wizard.schedulers import LOCAL, MOST_AT_ONCE, read_scheduler
 from wizard.sizes import read_size
 
+Read = TypeVar("Read")
 DISPLAYS = ("auto", "tui", "rich", "plain", "json", "none")
 _SESSION = "a session's folder, its id, or the beginning of its id"
 _MONTH = 30.0 * UNITS["d"]
-_MOST = 1024  # of probes at a time, and of whatever else is counted
 # What 'edit' can leave out: options of the problem that have a default.
 _CHANGED = (
     "engine", "reference", "inputs", "seed", "input-shapes", "val-range", "metric", "atol", "rtol", "tolerance", "postprocess",
@@ -439,14 +439,22 @@ def _whole(least: int, most: int, what: str = "a whole number") -> Callable[[str
     return read
 
 
-_count = _whole(1, _MOST)
+_count = _whole(1, MOST_AT_ONCE)  # whatever is counted
 
 
-def _executor(text: str) -> str:
-    try:
-        return read_scheduler(text)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
+def _typed(read: Callable[[str], Read]) -> Callable[[str], Read]:
+    """``read`` as argparse wants it: its ValueError keeps its sentence."""
+
+    def tell(text: str) -> Read:
+        try:
+            return read(text)
+        except ValueError as problem:
+            raise argparse.ArgumentTypeError(str(problem)) from None
+
+    return tell
+
+
+_executor, _duration, _size = _typed(read_scheduler), _typed(read_duration), _typed(read_size)
 
 
 def _seconds(text: str) -> float:
@@ -457,22 +465,6 @@ def _seconds(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds above 0")
     return value
-
-
-def _duration(text: str) -> float:
-    """Seconds of ``90s``, ``10m`` and the like."""
-    try:
-        return read_duration(text)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
-
-
-def _size(text: str) -> int:
-    """Bytes of ``512MiB`` and the like."""
-    try:
-        return read_size(text)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
 
 
 def _model(made: Parser) -> None:
@@ -505,7 +497,7 @@ def _where(made: argparse._ActionsContainer) -> None:
         "URL|local",
         "where probes run: the scheduler of a Dask cluster (tcp://host:8786); default: this machine",
         type=_executor,
-        default="local",
+        default=LOCAL,
     )
 
 

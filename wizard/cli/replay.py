@@ -5,13 +5,13 @@ import sys
 
 import msgspec
 
-from engines.workers.executor import LOCAL
 from wizard import handed, terminal, trust
 from wizard.cli.run import executor
 from wizard.exits import DIFFERS, FOUND, BadUsage
 from wizard.given import engine_under_test
 from wizard.runner import replay as replays
 from wizard.runner.table import Compared, Result, Row
+from wizard.schedulers import LOCAL
 from wizard.session import folder as folders
 from wizard.words import elide, visible
 

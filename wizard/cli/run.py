@@ -12,7 +12,6 @@ import msgspec
 
 from engines import discovery, installed
 from engines.consent import Consent
-from engines.workers.executor import LOCAL
 from wizard import handed, terminal, trust
 from wizard.cli.answers import Script, read_answers
 from wizard.cli.flow import faults
@@ -43,7 +42,7 @@ from wizard.runner import requests
 from wizard.runner.client import Client
 from wizard.runner.onlooker import Onlooker, machine_at_work
 from wizard.runner.options import Options, Policy
-from wizard.schedulers import require_cluster
+from wizard.schedulers import LOCAL, require_cluster
 from wizard.session import folder as folders
 from wizard.session import lock
 from wizard.session.following import offer

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from engines.store.content import digest_file
 from engines.workers import gpus
-from engines.workers.executor import LOCAL, Executor
+from engines.workers.executor import Executor
 from engines.workers.pool import Death, Pool
 from wizard.runner.ledger import Ledger
 from wizard.runner.options import Options
+from wizard.schedulers import LOCAL
 from wizard.session.events import NoteAdded
 from wizard.session.folder import DESCRIPTION, Description
 

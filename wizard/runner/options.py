@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from engines.consent import NOTHING, Consent
+from wizard.schedulers import LOCAL
 
 Policy: TypeAlias = Literal["person", "recommended", "script"]
 
@@ -31,7 +32,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     settings: dict[str, list[dict[str, Any]]] = {}
     offers: bool = False
     jobs: int = 0
-    executor: str = "local"
+    executor: str = LOCAL
     budget: float = 0.0
     handed: tuple[str, ...] = ()
     retry_unresolved: bool = False

@@ -17,7 +17,7 @@ import msgspec
 from engines import faults, installed
 from engines.probe import key
 from engines.store.content import Store
-from engines.workers.executor import LOCAL, Executor, ExecutorLost
+from engines.workers.executor import Executor, ExecutorLost
 from engines.workers.pool import Death
 from wizard.exits import MISSING, OUR_FAULT, STOPPED
 from wizard.flow.load import FlowProblem
@@ -30,6 +30,7 @@ from wizard.runner.ledger import Ledger
 from wizard.runner.options import Options
 from wizard.runner.restore import examine, make_again
 from wizard.runner.server import Server
+from wizard.schedulers import LOCAL
 from wizard.session.events import NoteAdded, WorkerDied
 from wizard.session.folder import FLOW, describe
 from wizard.session.journal import NAME, Journal

@@ -18,7 +18,7 @@ from engines.steps.base import StepSpec
 from engines.store import copying, sound
 from engines.store.content import Damaged, Store, digest_file
 from engines.store.scratch import scratch
-from engines.workers.executor import LOCAL, Executor, ExecutorLost
+from engines.workers.executor import Executor, ExecutorLost
 from wizard.exits import BY_VERDICT
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
@@ -32,6 +32,7 @@ from wizard.runner.drive import Fingerprints, Guarded, replayed
 from wizard.runner.ledger import Ledger
 from wizard.runner.options import Options
 from wizard.runner.table import FINE, Compared, Expect, Outcome, Replay, Row, Stand, sum_up
+from wizard.schedulers import LOCAL
 from wizard.session import folder as folders
 from wizard.session.decide import Ask, decide
 from wizard.session.events import QuestionAnswered, QuestionAsked, StepFinished, StepStarted

@@ -17,11 +17,10 @@ from wizard.flow.check import errors
 from wizard.flow.load import FlowProblem, load, shipped
 from wizard.problem import Problem
 from wizard.runner.options import Options
-from wizard.schedulers import HERE, read_scheduler, require_cluster
+from wizard.schedulers import LOCAL, MOST_AT_ONCE, read_scheduler, require_cluster
 from wizard.sizes import read_size, type_size
 
 MOST_FAULTS = 4  # of a flow file that are listed beside its field
-MOST_JOBS = 1024
 
 
 def as_path(text: str) -> str:
@@ -93,7 +92,7 @@ def size(text: str) -> int:
 def executor(text: str) -> str:
     """Where probes run; empty: here. Raises Refusal, also where what a cluster needs is not installed."""
     try:
-        return require_cluster(read_scheduler(text)) if text.strip() else HERE
+        return require_cluster(read_scheduler(text)) if text.strip() else LOCAL
     except ValueError as problem:
         raise BadUsage(f"{problem}.") from None
 
@@ -179,7 +178,7 @@ FIELDS: Mapping[str, Callable[[str], object]] = {
     "capture_bytes": size,
     "artifact_bytes": size,
     "budget": budget,
-    "jobs": lambda text: _whole(text, 1, MOST_JOBS) if text.strip() else 0,
+    "jobs": lambda text: _whole(text, 1, MOST_AT_ONCE) if text.strip() else 0,
     "executor": executor,
     "pass_env": handed_on,
     "no_disk_check": agreed,
@@ -216,7 +215,7 @@ def running(answers: Mapping[str, str], base: Options) -> Options:
 def show_running(options: Options, name: str) -> str:
     """What stands in a field of how the session runs; "" for what is its default."""
     value = getattr(options, OF_THE_RUN[name])
-    if not value or value == HERE:
+    if not value or value == LOCAL:
         return ""
     match name:
         case "budget":
