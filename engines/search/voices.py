@@ -103,16 +103,16 @@ def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nod
         heard.append(voice)
         if len(heard) == 2:
             break
+    why_not = " ".join(dict.fromkeys(filter(None, why)))
     if not heard:
         said = (
-            " ".join(dict.fromkeys(filter(None, why)))
+            why_not
             or (is_ir(ctx.problem.model) and "nobody else runs OpenVINO IR.")
             or "every other engine here shares code with it or with the engine under test."
         )
         return Heard(why=said)
     if len(heard) == 1:
         (only,) = heard
-        why_not = " ".join(dict.fromkeys(filter(None, why)))
         return Heard("alone", only.spec, only.error, spread=only.error, seconds=only.seconds, why=why_not)
     yield Note("two others differ from the reference: do they agree with each other?")
     between = yield from asked(

@@ -55,6 +55,15 @@ def write_atomically(target: Path, content: bytes | str) -> None:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has the names in the folder. Raises ``OSError``."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def write_own(target: Path, content: bytes) -> None:
     """A file that only this user may read (0600); ``regular.read_own`` reads it. Raises ``OSError``."""
     with atomic(target) as temporary:

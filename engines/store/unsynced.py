@@ -8,7 +8,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from engines.store.content import Store, digest_file
+from engines.store.content import Store, digest_file, sync_folder
 
 _SUFFIX = ".unsynced"
 
@@ -17,7 +17,7 @@ def announce(target: Path) -> None:
     """Say that the file which is about to get this name may not be on the disk. Raises OSError."""
     with _word(target).open("wb") as file:
         os.fsync(file.fileno())
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def sync(store: Store) -> None:
@@ -30,7 +30,7 @@ def sync(store: Store) -> None:
                 os.fsync(fd)
             finally:
                 os.close(fd)
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
         except OSError as error:
             target.unlink(missing_ok=True)
             error.filename = str(target)
@@ -56,11 +56,3 @@ def listed(store: Store) -> list[Path]:
 
 def _word(target: Path) -> Path:
     return target.with_name(f"{target.name}{_SUFFIX}")
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -52,15 +52,9 @@ SIZES = 40  # of disks, from a few KiB up to what the session takes
 NO_ROOM = re.compile("is full|takes no further file")
 AGAIN = re.compile("second time in one probe|died of signal 11")  # a start that ended for its workers alone
 
-# Put on the runner's path: the journal's Nth line of this process is its last. The product knows nothing of it.
-_SHIM = '''
-import os, random, signal, sys, time
-
-ARGUMENTS = " ".join(getattr(sys, "orig_argv", sys.argv)).replace(os.sep, "/")
-RUNNER, WORKER = "runner/__main__.py" in ARGUMENTS, "workers/__main__.py" in ARGUMENTS
-
+# Of a sitecustomize that imports sys: a module of the product is another one from its first import on.
+ON_IMPORT = """
 def on_import(wanted, change):
-    """Changes a module of the product when it is first imported."""
     class Watch:
         def find_spec(self, name, path=None, target=None):
             if name != wanted:
@@ -75,7 +69,19 @@ def on_import(wanted, change):
             spec.loader.exec_module = exec_module
             return spec
     sys.meta_path.insert(0, Watch())
+"""
 
+# Put on the runner's path: the journal's Nth line of this process is its last. The product knows nothing of it.
+_SHIM = (
+    """
+import os, random, signal, sys, time
+
+ARGUMENTS = " ".join(getattr(sys, "orig_argv", sys.argv)).replace(os.sep, "/")
+RUNNER, WORKER = "runner/__main__.py" in ARGUMENTS, "workers/__main__.py" in ARGUMENTS
+
+"""
+    + ON_IMPORT
+    + """
 if os.environ.get("CAMPAIGN_CLOCK"):
     real, chance = time.time, random.Random(os.getpid())
     time.time = lambda: real() + chance.choice((-1, 0, 1)) * chance.random() * 3e8
@@ -140,7 +146,8 @@ if os.environ.get("CAMPAIGN_LOST") and RUNNER:
             return lost[asked.get()] if asked.get() in lost else await run(self, probe, timeout, log)
         module.Drive._measure, module.Guarded.run = named, losing
     on_import("wizard.runner.drive", change)
-'''
+"""
+)
 
 
 Moment = tuple[

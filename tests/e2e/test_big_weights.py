@@ -17,41 +17,31 @@ import pytest
 from engines.store.content import digest_file
 
 from . import tiny
-from .campaign import MARK, kill_tree
+from .campaign import MARK, ON_IMPORT, kill_tree
 from .test_interruptions import begin, events, wait_for
 
-HOOK = """
-import os, sys, time
+HOOK = (
+    f"import os, sys, time\n{ON_IMPORT}"
+    + """
 HELD = os.environ.get("HELD_UP")
 def wait(word):
     open(f"{HELD}/{word}", "w").close()
     while not os.path.exists(f"{HELD}/go"):
         time.sleep(0.01)
 
-class Watch:
-    def find_spec(self, name, path=None, target=None):
-        if name != "engines.graph.external":
-            return None
-        sys.meta_path.remove(self)
-        import importlib.util
-        spec = importlib.util.find_spec(name)
-        execute = spec.loader.exec_module
-        def exec_module(module):
-            execute(module)
-            module.LARGE, module.CHUNK = 1024, 4096
-            if os.path.exists(f"{HELD}/hold-copy"):
-                write = module.write_sparse
-                def held(file, piece):
-                    write(file, piece)
-                    file.flush()
-                    if len(piece) >= 4096:
-                        wait("copying")
-                module.write_sparse = held
-        spec.loader.exec_module = exec_module
-        return spec
+def change(module):
+    module.LARGE, module.CHUNK = 1024, 4096
+    if os.path.exists(f"{HELD}/hold-copy"):
+        write = module.write_sparse
+        def held(file, piece):
+            write(file, piece)
+            file.flush()
+            if len(piece) >= 4096:
+                wait("copying")
+        module.write_sparse = held
 
 if HELD:
-    sys.meta_path.insert(0, Watch())
+    on_import("engines.graph.external", change)
     if os.path.exists(f"{HELD}/hold-disk"):
         sync = os.fsync
         def held_sync(fd):
@@ -63,6 +53,7 @@ if HELD:
             sync(fd)
         os.fsync = held_sync
 """
+)
 
 
 class Bench:

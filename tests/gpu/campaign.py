@@ -38,6 +38,7 @@ from tests.gpu import models  # as a script it has no package to import from
 from tests.gpu.milestones import Story
 from wizard.demo import MODELS
 
+POLYGRAPHY = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
 NARROWDOWN = [sys.executable, "-c", "import sys; from wizard.cli import main; sys.exit(main())"]
 
 
@@ -271,16 +272,17 @@ def quantized(engine: str) -> Callable[[Path], dict[str, Any]]:
 def guide(folder: Path) -> dict[str, Any]:
     """The guide's example of flaky tactics, by Polygraphy and by us, on its own model; then one whose checker finds a kernel bad.
     The same folders, the same suspects."""
-    tool = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
     log = folder / "run.log"
     model, inputs = models.identity(folder)
 
     def ask(words: list[str], seconds: float = 200) -> int:
         return _logged(words, log, seconds, cwd=folder)
 
-    codes = [ask([*tool, "run", str(model), "--onnxrt", "--save-inputs", "in.json", "--save-outputs", "golden.json"])]
+    codes = [
+        ask([*POLYGRAPHY, "run", str(model), "--onnxrt", "--save-inputs", "in.json", "--save-outputs", "golden.json"])
+    ]
     check = [
-        *tool,
+        *POLYGRAPHY,
         "run",
         "polygraphy_debug.engine",
         "--trt",
@@ -290,7 +292,7 @@ def guide(folder: Path) -> dict[str, Any]:
         "golden.json",
     ]
     theirs = ["debug", "build", str(model), "--fp16", "--save-tactics", "replay.json", "--artifacts-dir", "theirs"]
-    codes.append(ask([*tool, *theirs, "--artifacts", "replay.json", "--until=2", "--check", *check]))
+    codes.append(ask([*POLYGRAPHY, *theirs, "--artifacts", "replay.json", "--until=2", "--check", *check]))
     ours = [
         "step",
         "repeat",
@@ -318,7 +320,7 @@ def guide(folder: Path) -> dict[str, Any]:
     codes.append(ask([*NARROWDOWN, *words], 420))
     said = {}
     for place in ("theirs", "ours", "planted"):
-        for who, command in (("we", [*NARROWDOWN, "diff-tactics"]), ("they", [*tool, "inspect", "diff-tactics"])):
+        for who, command in (("we", [*NARROWDOWN, "diff-tactics"]), ("they", [*POLYGRAPHY, "inspect", "diff-tactics"])):
             done = subprocess.run([*command, "--dir", place], capture_output=True, text=True, cwd=folder, check=False)
             lines = [
                 " ".join(x.split("]")[-1].split()) for x in done.stdout.splitlines() if "tactic" in x or "Layer" in x
@@ -421,6 +423,18 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
     return run
 
 
+def feed_polygraphy(folder: Path, inputs: Path) -> list[str]:
+    """Polygraphy's options that build for the shapes of these inputs, which are put into ``in.json``."""
+    import numpy as np
+
+    from engines.data.polygraphy import write_inputs
+
+    feeds = dict(np.load(inputs))
+    write_inputs(folder / "in.json", [feeds])
+    fed = [f"{name}:[{','.join(map(str, a.shape))}]" for name, a in feeds.items()]
+    return [word for which in ("min", "opt", "max") for word in (f"--trt-{which}-shapes", *fed)]
+
+
 def peer(
     model: Path, inputs: Path, *flags: str, regex: str = "", seconds: float = 500
 ) -> Callable[[Path], dict[str, Any]]:
@@ -428,16 +442,9 @@ def peer(
     check; with ``regex`` as its documentation advises, else as it comes. Inputs have the shapes that they are fed with."""
 
     def run(folder: Path) -> dict[str, Any]:
-        import numpy as np
         import onnx
 
-        from engines.data.polygraphy import write_inputs
-
-        feeds = dict(np.load(inputs))
-        write_inputs(folder / "in.json", [feeds])
-        fed = [f"{name}:[{','.join(map(str, a.shape))}]" for name, a in feeds.items()]
-        shapes = [word for which in ("min", "opt", "max") for word in (f"--trt-{which}-shapes", *fed)]
-        tool = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
+        shapes = feed_polygraphy(folder, inputs)
         log = folder / "run.log"
         golden = [
             "run",
@@ -450,12 +457,14 @@ def peer(
             "--save-outputs",
             "golden.json",
         ]
-        codes = [_logged([*tool, *golden], log, 120, cwd=folder)]
+        codes = [_logged([*POLYGRAPHY, *golden], log, 120, cwd=folder)]
         codes.append(
-            _logged([*tool, "data", "merge", "in.json", "golden.json", "-o", "layerwise.json"], log, 120, cwd=folder)
+            _logged(
+                [*POLYGRAPHY, "data", "merge", "in.json", "golden.json", "-o", "layerwise.json"], log, 120, cwd=folder
+            )
         )
         check = [
-            *tool, "run", "polygraphy_debug.onnx", "--trt", *flags, *shapes, "--load-inputs", "layerwise.json",
+            *POLYGRAPHY, "run", "polygraphy_debug.onnx", "--trt", *flags, *shapes, "--load-inputs", "layerwise.json",
             "--load-outputs", "golden.json", "--atol", "0.01", "--rtol", "0.01",
         ]  # fmt: skip
         reduce = [
@@ -470,7 +479,7 @@ def peer(
         ]
         reduce += ["--fail-regex", regex] if regex else []
         begun = time.monotonic()
-        codes.append(_logged([*tool, *reduce, "--check", *check], log, seconds, cwd=folder))
+        codes.append(_logged([*POLYGRAPHY, *reduce, "--check", *check], log, seconds, cwd=folder))
         took = time.monotonic() - begun
         said = log.read_text(errors="replace")
         left = (
@@ -492,16 +501,8 @@ def kept_by_polygraphy(model: Path, inputs: Path, beside: Path) -> Callable[[Pat
     right with it and wrong without. ``beside``: the folder of that case."""
 
     def run(folder: Path) -> dict[str, Any]:
-        import numpy as np
-
-        from engines.data.polygraphy import write_inputs
-
-        feeds = dict(np.load(inputs))
-        write_inputs(folder / "in.json", [feeds])
-        fed = [f"{name}:[{','.join(map(str, a.shape))}]" for name, a in feeds.items()]
-        shapes = [word for which in ("min", "opt", "max") for word in (f"--trt-{which}-shapes", *fed)]
-        tool = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
-        compare = [*tool, "run", str(model), "--trt", "--fp16", "--onnxrt", *shapes, "--load-inputs", "in.json"]
+        shapes = feed_polygraphy(folder, inputs)
+        compare = [*POLYGRAPHY, "run", str(model), "--trt", "--fp16", "--onnxrt", *shapes, "--load-inputs", "in.json"]
         compare += ["--atol", "0.01", "--rtol", "0.01"]
         script = beside / "session" / "case" / "keep_fp32.py"
         keeping = ["--precision-constraints", "obey", "--trt-network-postprocess-script", str(script)]

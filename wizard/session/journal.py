@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 
 from engines.store import decoding, regular
-from engines.store.content import Store, write_atomically
+from engines.store.content import Store, sync_folder, write_atomically
 from wizard.session import condensed
 from wizard.session.events import (
     VERSION,
@@ -349,7 +349,7 @@ class Journal:
         self._seq = self.state.seq
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         os.ftruncate(self._fd, good)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
     def append(self, event: AnyEvent) -> AnyEvent:
         """Write the event; what comes back is what a reader of the file gets: numbered, stamped, plain data as JSON has
@@ -394,14 +394,6 @@ def _set_aside(path: Path, tail: bytes) -> Path:
         number += 1
     write_atomically(target, tail)
     return target
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 class Tail:

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -94,6 +95,12 @@ def test_of_many_faults_the_first_are_listed_and_the_rest_counted(mine: Path) ->
     assert lines[-1] == f"And {9 - checks.MOST_FAULTS} more: narrowdown flow check {mine}"
 
 
+async def open_new_form(app: Any, pilot: Any) -> Any:
+    app.new_session()
+    await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+    return app.screen
+
+
 def test_every_field_has_a_check() -> None:
     names = [row.name for row in (*ROWS, *ADVANCED)]
     assert sorted(names) == sorted(checks.FIELDS)
@@ -103,9 +110,7 @@ async def test_a_budget_of_the_form_goes_to_the_session(session: FakeSession, ma
     app = make_app(folder=None, setup=None)
     s.opened(session)
     async with app.run_test(size=(80, 24)) as pilot:
-        app.new_session()
-        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
-        form = app.screen
+        form = await open_new_form(app, pilot)
         form.query_one("#model", Input).value = str(model)
         form.query_one("#budget", Input).value = "10 apples"
         await pilot.press("f5")
@@ -169,9 +174,7 @@ async def test_how_a_session_runs_is_typed_behind_the_fold(
     app = make_app(folder=None, setup=None)
     s.opened(session)
     async with app.run_test(size=(80, 24)) as pilot:
-        app.new_session()
-        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
-        form = app.screen
+        form = await open_new_form(app, pilot)
         form.query_one("#model", Input).value = str(model)
         form.query_one("#more").press()
         await settle(pilot, lambda: form.focused is form.query_one("#input_shapes", Input))
@@ -250,9 +253,7 @@ async def test_the_flow_is_picked_from_a_list_or_as_a_file(
     app = make_app(folder=None, setup=None)
     s.opened(session)
     async with app.run_test(size=(80, 24)) as pilot:
-        app.new_session()
-        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
-        form = app.screen
+        form = await open_new_form(app, pilot)
         form.query_one("#model", Input).value = str(model)
         field, said = form.query_one("#flow", Input), form.query_one("#problem-flow", Text)
         field.focus()
@@ -350,9 +351,7 @@ async def test_the_set_up_of_a_session_is_changed_in_the_form_as_a_new_session(
 async def test_what_is_rarely_needed_is_behind_a_fold(session: FakeSession, make_app: Make, model: Path) -> None:
     app = make_app(folder=None)
     async with app.run_test(size=(80, 24)) as pilot:
-        app.new_session()
-        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
-        form = app.screen
+        form = await open_new_form(app, pilot)
         assert not form.query_one("#advanced").display
         form.query_one("#model", Input).value = str(model)
         form.query_one("#start").focus()
