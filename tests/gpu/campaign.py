@@ -145,18 +145,26 @@ MOMENTS = (
 THROUGH_ALL = 'intermittent: "no"\nlayerwise: "yes"\nextract: "no"\nreduce: "yes"\nminimal-case: workaround\n'
 
 
-def killed_in_each(model: Path, inputs: Path, engine: str, seconds: float = 420) -> Callable[[Path], dict[str, Any]]:
+def killed_in_each(
+    model: Path,
+    inputs: Path,
+    engine: str,
+    seconds: float = 420,
+    moments: tuple[tuple[str, int], ...] = MOMENTS,
+    through: str = THROUGH_ALL,
+) -> Callable[[Path], dict[str, Any]]:
     """One session, killed with SIGKILL in the middle of each of its steps in turn and gone on with; in which it was killed, how
-    many probes had been answered by then, and which were answered twice."""
+    many probes had been answered by then, and which were answered twice. ``moments``: (step, how many of its probes are answered
+    by then); ``through``: the answers that lead there."""
 
     def run(folder: Path) -> dict[str, Any]:
         session, answers = folder / "session", folder / "answers.yaml"
-        answers.write_text(THROUGH_ALL)
+        answers.write_text(through)
         journal, log = session / "journal.jsonl", folder / "run.log"
         more = ["--display", "plain", "--answers", str(answers)]
         begin = ["run", str(model), "--engine", engine, "--inputs", str(inputs), "--session", str(session)]
         deadline, hits = time.monotonic() + seconds, list[str]()
-        for step, probes in MOMENTS:
+        for step, probes in moments:
             words = ["resume", str(session)] if journal.exists() else begin
             with log.open("ab") as out:
                 process = subprocess.Popen(
@@ -496,14 +504,14 @@ def peer(
     return run
 
 
-def kept_by_polygraphy(model: Path, inputs: Path, beside: Path) -> Callable[[Path], dict[str, Any]]:
+def kept_by_polygraphy(model: Path, inputs: Path, beside: Path, *flags: str) -> Callable[[Path], dict[str, Any]]:
     """The script ``keep_fp32.py`` of another case's session, given to Polygraphy with the model as it is: whether its outputs are
-    right with it and wrong without. ``beside``: the folder of that case."""
+    right with it and wrong without. ``beside``: the folder of that case; ``flags``: of the engine that it was made for."""
 
     def run(folder: Path) -> dict[str, Any]:
         shapes = feed_polygraphy(folder, inputs)
         compare = [*POLYGRAPHY, "run", str(model), "--trt", "--fp16", "--onnxrt", *shapes, "--load-inputs", "in.json"]
-        compare += ["--atol", "0.01", "--rtol", "0.01"]
+        compare += ["--atol", "0.01", "--rtol", "0.01", *flags]
         script = beside / "session" / "case" / "keep_fp32.py"
         keeping = ["--precision-constraints", "obey", "--trt-network-postprocess-script", str(script)]
         facts: dict[str, Any] = {"script": script.exists()}
@@ -664,6 +672,11 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
         Case("precision-weak", "the same, weakly typed FP16", step("precision", far, far_in, weak)),
         Case("norm-weak", "LayerNorm x3000, weakly typed FP16", flow(norm, norm_in, weak)),
         Case("wrapped", "every way to write it otherwise, among them tensors wrapped", step("rewrite", norm, norm_in, strong)),
+        Case("killed-in-reduce", "sort_tf_massive_m4, weakly typed, at level 1, kill -9 twice in the middle of reduce, resume",
+             killed_in_each(sort, sort_in, f"{weak},optimization_level=1", moments=(("reduce", 8), ("reduce", 30)),
+                            through=to_the_case.read_text())),
+        Case("sort-keeping", "keep_fp32.py of that session, given to Polygraphy",
+             kept_by_polygraphy(sort, sort_in, folder / "killed-in-reduce", "--builder-optimization-level", "1")),
         Case("killed-in-each", "kill -9 in the middle of each step in turn, resume", killed_in_each(norm, norm_in, strong)),
         Case("killed", "kill -9 in the middle of layerwise, resume", killed(norm, norm_in, strong, "layerwise", 4)),
         *(
