@@ -147,6 +147,7 @@ class PlainDisplay:
         self._metric = "rel_l2"
         self._message = ""  # of the step that finished last
         self._ended = ""  # the end that was said last, "" once anything came after it
+        self._ended_so: set[tuple[str, int, str]] = set()  # how probes ended that gave nothing: status, signal, words
         self._begun: set[tuple[str, int]] = set()  # visits whose step was started
         self._between = ""  # engine and reference as they were said last
         self._opened: list[str] = []  # the session's line, which waits for the one that names the engines
@@ -288,8 +289,16 @@ class PlainDisplay:
             return []
         what = tried(probe) if probe else event.key[:8]
         where = f" on {elide(probe.engine, 60)}" if isinstance(probe, Measure) else ""
-        found = say_measurement(measurement) if measurement else "measured"
+        found = self._said_once(measurement) if measurement else "measured"
         return [f"    {what}{where}: {found}, {duration(event.seconds)}"]
+
+    def _said_once(self, measurement: Measurement) -> str:
+        """What it found; how it ended in full the first time alone, as a search meets one refusal at every part."""
+        told = (measurement.status, measurement.signal, measurement.message)
+        if measurement.status == "ok" or told not in self._ended_so:
+            self._ended_so.add(told)
+            return say_measurement(measurement)
+        return f"{WHY.get(measurement.status, measurement.status)}, in the words above"
 
     def _finished(self, event: StepFinished) -> list[str]:
         if event.status != "done":

@@ -40,8 +40,8 @@ def probe_whole(
         reference=reference or ctx.reference,
         candidate=Candidate(severed=ranges.encode(())),
     )
-    if not ctx.can("run", untold=True):
-        rest = {**rest, "runs": 0}
+    if probe.engine == ctx.engine and not ctx.can("run", untold=True):
+        rest = {**rest, "runs": 0}  # the reference and other voices run here all the same
     return msgspec.structs.replace(probe, **rest)
 
 

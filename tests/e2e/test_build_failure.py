@@ -16,6 +16,8 @@ from onnx import TensorProto, helper
 from engines.installed import importable
 from wizard.demo import MODELS
 
+from .conftest import Walk
+
 pytestmark = pytest.mark.skipif(not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
 
 
@@ -122,3 +124,29 @@ def test_a_model_that_builds_is_said_to_build(narrowdown: Any, tmp_path: Path) -
     done = narrowdown(*words, "--display", "plain")
     assert done.code == 10, done.err
     assert "The model builds" in done.out
+
+
+def test_what_a_quantizer_makes_by_default_is_refused_at_once_with_what_to_do(walk: Walk, models: Path) -> None:
+    """Unsigned codes, zero points and biases in int32, as quantize_static of ONNX Runtime makes them, in a batch of two rows."""
+    x, scale = helper.make_tensor_value_info("x", 1, ["n", 4]), helper.make_tensor("scale", 1, [], [0.1])
+    held = [
+        scale,
+        helper.make_tensor("zero", TensorProto.UINT8, [], [128]),
+        helper.make_tensor("codes", TensorProto.INT32, [4], range(4)),
+    ]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"], name="/q"),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"], name="/d"),
+        helper.make_node("DequantizeLinear", ["codes", "scale"], ["bias"], name="/bias"),
+        helper.make_node("Add", ["d", "bias"], ["y"], name="/add"),
+    ]
+    graph = helper.make_graph(nodes, "g", [x], [helper.make_tensor_value_info("y", 1, ["n", 4])], held)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), models / "q.onnx")
+    np.savez(models / "q.npz", x=np.arange(8, dtype=np.float32).reshape(2, 4))
+    asked = ("--inputs", models / "q.npz", "--engine", "tensorrt_rtx", "--flow", "quantization")
+    walked = walk(models / "q.onnx", *asked)
+    assert (walked.ran.code, walked.answers()) == (6, [("reproduce", "refused")])
+    assert "QuantizeBias': False" in walked.ran.out
+    assert "needs a GPU" not in walked.ran.out  # which the parser says behind its refusal
+    assert "nobody foresaw" not in walked.ran.out  # the reference was asked whether rows are independent: it runs here
+    assert walked.ran.out.count("input has type Int32") <= 5

@@ -106,6 +106,16 @@ def test_a_log_says_everything() -> None:
     assert "\r" not in said
 
 
+def test_a_refusal_that_every_part_meets_is_said_in_full_once() -> None:
+    refused = [
+        Measurement(status="unsupported", message=text) for text in ("Node 'a': no.", "Node 'a': no.", "Node 'b': no.")
+    ]
+    said = text([ProbeFinished(key=f"{i}" * 64, run=1, measurement=m) for i, m in enumerate(refused)]).splitlines()
+    assert [line.partition("support it")[2].partition(", 0")[0] for line in said] == [
+        ": Node 'a': no.", ", in the words above", ": Node 'b': no.",
+    ]  # fmt: skip
+
+
 def test_an_extra_check_that_was_left_out_is_said_as_that() -> None:
     said = "An extra check took longer than 60 s and was left out."
     written = text([*EVENTS, WorkerDied(worker=1, returncode=-15, key="b" * 64, detail=said, extra=True)])

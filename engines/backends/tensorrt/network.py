@@ -17,6 +17,7 @@ _MOST_ERRORS = 3
 # Places in NVIDIA's source, as its messages name them.
 _PLACE = re.compile(r"\[\w+\.(?:cpp|h)(?:::\w+)*::\d+\]|\(?\bIn \w+ at \S+?:\d+\)?")
 _NEEDS_GPU = re.compile(r"cudaError 35\b|driver version is insufficient|no CUDA-capable device", re.IGNORECASE)
+_AT_FAULT = "API Usage Error"  # the parser's word for what the model has no right to
 _NODE = re.compile(r"\[ONNX Layer: ([^\]]*)\]")
 _UNSUPPORTED = re.compile(
     r"unsupported|not supported|no importer registered|does not support|no op|no such operator|does not take",
@@ -207,7 +208,7 @@ def refuse_model(found: Library, errors: Sequence[Any]) -> EngineFault:
     said = [_say_parser_error(e) for e in errors[:_MOST_ERRORS]] or found.log.errors()[-1:] or ["it gave no reason"]
     more = f" ({len(errors) - _MOST_ERRORS} more errors)" if len(errors) > _MOST_ERRORS else ""
     text = "; ".join(said)
-    if any(_NEEDS_GPU.search(str(e.desc())) for e in errors):
+    if any(_NEEDS_GPU.search(_drop_aftermath(str(e.desc()))) for e in errors):
         # The parser computes what decides a shape on the GPU: nothing is known of the model.
         node = next(iter(said)).partition(":")[0]
         return EngineFault(
@@ -219,9 +220,17 @@ def refuse_model(found: Library, errors: Sequence[Any]) -> EngineFault:
     )
 
 
+def _drop_aftermath(text: str) -> str:
+    """An error without that a GPU is missing, where it says before that the model is at fault: a parser that refuses goes
+    on to compute it, and with no GPU that fails, too."""
+    if _AT_FAULT not in text:
+        return text
+    return "\n".join(line for line in text.splitlines() if not _NEEDS_GPU.search(line))
+
+
 def _say_parser_error(error: Any) -> str:
     """One error of the parser in one line: the node, then what is wrong with it."""
-    text = strip_source_places(str(error.desc()))
+    text = strip_source_places(_drop_aftermath(str(error.desc())))
     while (cut := _SOURCE.sub("", text)) != text:
         text = cut
     text = text.rstrip(". ")

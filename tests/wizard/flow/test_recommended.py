@@ -46,3 +46,16 @@ def test_a_refused_model_is_no_wrong_result(flow: str) -> None:
         assert to == "sanitize"
         assert recommended(flow, to, failure="build") in ("reduce", "fixed-by-sanitizing")
     assert recommended(flow, "reproduce", verdict="refused-whole", failure="build") in found.ends
+
+
+@pytest.mark.parametrize("flow", ["precision", "quantization"])
+@pytest.mark.parametrize("verdict", ["built", "unresolved"])
+def test_what_never_ran_is_not_called_good_enough(flow: str, verdict: str) -> None:
+    """An engine that only builds here, or that needs a GPU to read the model."""
+    found = load(flow).flow
+    (answer, *_) = msgspec.structs.astuple(
+        recommend(found.nodes["reproduce"], {**defaults("compare"), "verdict": verdict})
+    )
+    assert found.nodes["reproduce"].answers[answer].text == "That could not be measured here"
+    assert recommended(flow, "reproduce", verdict=verdict) == "unresolved"
+    assert recommended(flow, "reproduce", verdict="passes") == "not-reproduced"
