@@ -53,6 +53,16 @@ def put_model(
     return {name: store.put(copy.SerializeToString(deterministic=True)), **weights}
 
 
+def typed_alike(one: ModelProto, other: ModelProto) -> bool:
+    """Whether they have the same operators in the same order, and weights of the same types: then neither is the other with
+    casts, or without its pairs."""
+
+    def shape(model: ModelProto) -> tuple[list[str], dict[str, int]]:
+        return [n.op_type for n in model.graph.node], {t.name: t.data_type for t in model.graph.initializer}
+
+    return shape(one) == shape(other)
+
+
 def put_file(store: Store, path: Path) -> str:
     """Store a file of any size; returns its digest."""
     with external.Incoming(store.artifacts) as incoming:

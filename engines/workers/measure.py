@@ -561,10 +561,15 @@ class _Measuring:
             return
         shapes = {output: expected[t].shape for output, t in ready.part.outputs.items() if t in expected}
         # What the engine ran stays as it was; the model is also looked at.
-        for name, model in (
-            ("model.onnx", artifact_files.for_viewers(ready.part.model)),
-            ("engine.onnx", ready.built.model),
+        models = {"model.onnx": artifact_files.for_viewers(ready.part.model), "engine.onnx": ready.built.model}
+        # Where layers are kept by a setting of the build, the model that was built does not hold the workaround.
+        if (
+            self.probe.save == "workaround"
+            and self.keep
+            and artifact_files.typed_alike(ready.part.model, ready.built.model)
         ):
+            del models["engine.onnx"]
+        for name, model in models.items():
             shaped = artifact_files.with_shapes(model, shapes)
             self.artifacts |= self._put_model(name, shaped)
         self.artifacts["inputs.npz"] = artifact_files.put_arrays(self.store, feeds_by_name(ready.part, feed.arrays))

@@ -144,7 +144,7 @@ class Engine:
             if not self._strong and self._settings.precision in ("fp16", "bf16"):
                 facts["wide"] = layers.list_wide(built)
                 facts["why_wide"] = (
-                    "In a weakly typed network precision is a permission; with typing=strong it is an order."
+                    "Weakly typed, TensorRT may leave layers in FP32; with typing=strong (as on TensorRT 11) it may not."
                 )
             if kept and not self._strong:  # strongly typed, casts in the model leave no choice
                 facts["kept"] = layers.precision_of(kept, built)

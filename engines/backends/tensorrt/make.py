@@ -82,6 +82,7 @@ def make(spec: EngineSpec) -> Engine | FileEngine:
         slots=1,
         gpus=int(runnable.present),
         spans=True,
+        typed=_typed(spec, settings) if strong else "",
     )  # fmt: skip
     if plan:
         return _take_built(spec, info, found, read_file(found, plan, runnable), runnable)
@@ -114,6 +115,14 @@ def _take_built(
         rebuilt=say_rebuilt(spec, read, weak=found.weak),
     )
     return FileEngine(info, found, read, runs)
+
+
+def _typed(spec: EngineSpec, settings: Settings) -> str:
+    """The spec that computes a file in the types it states, where networks are strongly typed. Where they are not, it would
+    be another engine, whose first build costs as much again."""
+    if settings.precision not in ("fp16", "bf16"):
+        return str(spec)
+    return str(spec.with_option("precision", "model").with_option("typing", ""))
 
 
 def _nothing_to_keep(settings: Settings) -> str:

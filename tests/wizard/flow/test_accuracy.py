@@ -29,7 +29,7 @@ FLOW = LOADED.flow
 
 # CONTRACTS: the answer ids that an answers file may name.
 ANSWERS = {
-    "reproduce": "yes as-built no noise reference refused refused-whole export",
+    "reproduce": "yes as-built no noise reference refused refused-whole export kept",
     "rebuild": "alike passes no",
     "consistency": "yes no",
     "sanitize": "yes no stuck",
@@ -74,6 +74,8 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("reproduce", {"verdict": "fails"}, "yes", "sanitize"),
         ("reproduce", {"verdict": "export"}, "export", "export-at-fault"),
         ("reproduce", {"verdict": "passes"}, "no", "not-reproduced"),
+        ("reproduce", {"verdict": "passes", "explanation": "keeps-higher"}, "kept", "kept-in-fp32"),
+        ("reproduce", {"verdict": "noise", "explanation": "keeps-higher"}, "noise", "not-determined"),
         ("reproduce", {"verdict": "reference"}, "reference", "consistency"),
         ("reproduce", {"verdict": "fails", "as_built": True}, "as-built", "rebuild"),
         ("reproduce", {"verdict": "refused", "as_built": True}, "as-built", "rebuild"),
@@ -259,7 +261,7 @@ def test_an_answer_that_nothing_speaks_for_is_found() -> None:
     assert never_recommended(msgspec.structs.replace(node, answers=unknown)) == {"noise"}
     greedy = msgspec.structs.replace(node.answers["yes"], when={"not": {"verdict": "fails"}})
     hidden = msgspec.structs.replace(node, answers={"greedy": greedy, **node.answers})
-    assert never_recommended(hidden) == {"reference", "refused", "refused-whole", "noise", "export", "no"}
+    assert never_recommended(hidden) == {"reference", "refused", "refused-whole", "noise", "export", "kept", "no"}
 
 
 def test_every_walk_ends() -> None:

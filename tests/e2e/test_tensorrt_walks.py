@@ -1,0 +1,107 @@
+"""TensorRT 10.6 and 11.2 as their users meet them, from the command to the bundle: whole sessions on a package with the real
+names of that version, which computes by the emulation (tests/engines/backends/tensorrt/whole.py)."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+
+from tests.engines.backends.tensorrt import whole
+from tests.engines.workers import driver
+from tests.gpu import models
+
+from .conftest import Ran, Walked, environment
+from .copies import SCRIPT
+
+pytestmark = pytest.mark.skipif(driver.compiler() is None, reason="makes its driver with a C compiler")
+Walk = Callable[..., Walked]
+LAYERNORM = ("Pow", "ReduceMean", "Add", "Sqrt", "Div", "Sub")
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
+    """Walk a session on a version; the same words are walked once."""
+    home = tmp_path_factory.mktemp("tensorrt")
+    known: dict[tuple[str, ...], Walked] = {}
+
+    def walked(version: str, *words: str | Path, **behaves: object) -> Walked:
+        asked = (version, *map(str, words), json.dumps(behaves))
+        if asked not in known:
+            folder, place = home / f"version-{len(known)}", home / f"walk-{len(known)}"
+            folder.mkdir()
+            surroundings = {**os.environ, **environment(home), **whole.install(folder, version, **behaves)}
+            line = [str(SCRIPT), "run", *map(str, words), "--session", str(place)]
+            done = subprocess.run(
+                line, env=surroundings, cwd=home, capture_output=True, text=True, check=False, timeout=240
+            )
+            assert "Traceback (most recent call last)" not in done.stdout + done.stderr, done.stderr
+            known[asked] = Walked(Ran(done.returncode, done.stdout, done.stderr), place)
+        return known[asked]
+
+    return walked
+
+
+@pytest.fixture(scope="module")
+def overflowing(tmp_path_factory: pytest.TempPathFactory) -> tuple[str | Path, ...]:
+    """The words for a LayerNorm whose squares leave FP16."""
+    model, inputs = models.layernorm(tmp_path_factory.mktemp("model"))
+    return (model, "--inputs", inputs, "--engine", "tensorrt:precision=fp16")
+
+
+def test_version_11_is_given_a_file_with_its_types_that_was_run(
+    walk: Walk, overflowing: tuple[str | Path, ...]
+) -> None:
+    walked = walk("11.2.1.2", *overflowing)
+    assert walked.ran.code == 0, walked.ran.out
+    report = walked.reading.report()
+    assert (report.verdict, report.culprits[0].cause) == ("worked-around", "overflow")
+    assert "worked-around.onnx (your model with 4 nodes in FP32), loaded and run: right on 4 of 4" in walked.ran.out
+    made = onnx.load(walked.folder / "worked-around.onnx")
+    assert {"Cast", "Pow"} <= {node.op_type for node in made.graph.node}
+    assert {t.data_type for t in made.graph.initializer} >= {onnx.TensorProto.FLOAT16}
+    tools = [recipe.tool for recipe in report.workaround.apply]
+    assert tools[:2] == ["trtexec", "Polygraphy"]
+    assert "trtexec --onnx=worked-around.onnx --stronglyTyped --saveEngine=model.engine" in walked.ran.out
+    assert not (walked.folder / "case" / "keep_fp32.py").exists()
+
+
+def test_weakly_typed_a_file_without_the_workaround_is_not_handed_over(
+    walk: Walk, overflowing: tuple[str | Path, ...]
+) -> None:
+    """Layers are kept by a setting of the build: no model holds that, and one that does not was written as if it did."""
+    walked = walk("10.6.0", *overflowing)
+    assert walked.ran.code == 0, walked.ran.out
+    report = walked.reading.report()
+    assert report.verdict == "worked-around"
+    assert not list(walked.folder.rglob("worked-around.onnx"))
+    assert "worked-around.onnx" not in walked.ran.out
+    by_name = next(recipe.text for recipe in report.workaround.apply if recipe.tool.startswith("trtexec"))
+    assert "--layerPrecisions=block0/Pow_square:fp32" in by_name
+    assert "block0/Pow_square" in (walked.folder / "case" / "keep_fp32.py").read_text()
+
+
+def test_what_passes_as_layers_stay_in_fp32_is_told_with_what_leaves_no_choice(
+    walk: Walk, overflowing: tuple[str | Path, ...]
+) -> None:
+    walked = walk("10.6.0", *overflowing, wide=LAYERNORM)
+    assert (walked.ran.code, walked.answers()) == (10, [("reproduce", "kept")])
+    said = " ".join(walked.ran.out.split())
+    assert "It passes as the engine chose to compute 16 nodes in FP32 (block0/Add_shifted, " in said
+    assert "all in fp16 it would be wrong by 100 %" in said
+    assert "with typing=strong (as on TensorRT 11) it may not" in said
+    assert "another machine" not in said
+    strong = walk("10.6.0", *overflowing[:-1], "tensorrt:precision=fp16,typing=strong", wide=LAYERNORM)
+    assert ("reproduce", "yes") in strong.answers(), "what it said is so"
+
+
+def test_int8_with_nothing_to_go_by_stops_at_once_with_what_to_give(
+    walk: Walk, overflowing: tuple[str | Path, ...]
+) -> None:
+    walked = walk("10.6.0", *overflowing[:-1], "tensorrt:precision=int8")
+    assert walked.ran.code == 4
+    assert walked.answers() in ([], [("reproduce", "")])
+    assert walked.ran.err.count("give a calibration cache (calibration=FILE), or a model with Q/DQ nodes") == 1
