@@ -2,7 +2,6 @@
 
 from functools import cache
 
-import onnxruntime as ort
 from onnx import TensorProto, helper
 
 _SURE_IR, _SURE_OPSET = 8, 17  # every ONNX Runtime that this program installs with takes these
@@ -10,7 +9,8 @@ _SILENT = 4
 
 
 def onnxruntime(ir: int, opset: int) -> tuple[int, int]:
-    """(IR version, opset), each as given or, where that is refused, the newest one that is not."""
+    """(IR version, opset), each as given or, where that is refused, the newest one that is not. Nothing is loaded for what is
+    sure. Raises ``ImportError`` where there is no ONNX Runtime."""
     if ir <= _SURE_IR and opset <= _SURE_OPSET:
         return ir, opset
     newest_ir = next((v for v in range(ir, _SURE_IR, -1) if _is_taken(v, _SURE_OPSET)), _SURE_IR)
@@ -20,6 +20,8 @@ def onnxruntime(ir: int, opset: int) -> tuple[int, int]:
 
 @cache
 def _is_taken(ir: int, opset: int) -> bool:
+    import onnxruntime as ort
+
     plain = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "probe", plain[:1], plain[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)

@@ -218,11 +218,12 @@ def _construct_model(probe: Construct, store: Store) -> Measurement:
 
 def _runtime_ceiling(ir: int, opset: int) -> tuple[int, int]:
     """What the installed ONNX Runtime takes; as it is where there is none."""
+    from engines.backends import ceiling
+
     try:
-        from engines.backends import ceiling
+        return ceiling.onnxruntime(ir, opset)
     except ImportError:
         return ir, opset
-    return ceiling.onnxruntime(ir, opset)
 
 
 def _sanitize_model(probe: Sanitize, store: Store) -> Measurement:

@@ -125,7 +125,7 @@ MUTANTS = (
         "        if isinstance(node, yaml.ScalarNode) and (half := HALF.search(node.value)):", "        if half := None:",
     ),
     Mutant(
-        "a number of 5,000 digits in a template is a fault of the flow", "flows", "wizard/flow/template.py",
+        "a number of 5,000 digits in a template is a fault of the flow", "flows", "wizard/flow/expressions.py",
         "    except ValueError:  # Python reads", "    except ZeroDivisionError:  # Python reads",
     ),
     Mutant(

@@ -20,7 +20,7 @@ from wizard.exits import BY_VERDICT
 from wizard.flow import commands, terms
 from wizard.flow.load import Loaded
 from wizard.flow.model import Answer, FlowNode, When, targets
-from wizard.flow.template import FILTERS, TemplateProblem, fields, render
+from wizard.flow.template import TemplateProblem, fields, render
 
 # What an answer may set beside parameters of steps: fields of the PROBLEM, the sample to search on, the model to go on with.
 SETTINGS: Final = (
@@ -369,6 +369,8 @@ class _Checker:
         try:
             fields(text, known)
         except TemplateProblem as problem:
+            from wizard.flow.expressions import FILTERS
+
             hint = suggestion(problem.name, (*known, *FILTERS)) if problem.name else ""
             yield Problem(*self._inside(text, problem.name, *path), _sentence(str(problem)), hint)
 

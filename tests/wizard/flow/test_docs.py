@@ -12,7 +12,7 @@ from wizard.flow.check import SETTINGS, check, recommend
 from wizard.flow.commands import FIELDS
 from wizard.flow.load import parse
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
-from wizard.flow.template import FILTERS
+from wizard.flow.expressions import FILTERS
 
 PAGE = Path(__file__).parents[3] / "docs" / "flows.md"
 
