@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import time
 from collections import deque
 
@@ -12,6 +11,7 @@ import msgspec
 
 from engines.checker import keeper
 from engines.probe import AnyProbe, Measure
+from engines.processes import Process
 from engines.workers import watchdog
 from engines.workers.protocol import FromWorker, Work
 
@@ -29,8 +29,8 @@ class Child:
     """One worker process. ``mark``: what it and all that it starts carry in their environment. ``ready``: it has said hello.
     ``models``, ``builds``, ``engines`` (specs that it has built with): what it is taken to hold, the latest last."""
 
-    def __init__(self, popen: "subprocess.Popen[bytes]", mark: str) -> None:
-        self.popen = popen
+    def __init__(self, process: Process, mark: str) -> None:
+        self.process = process
         self.reader = asyncio.StreamReader(limit=_LINE_LIMIT, loop=asyncio.get_running_loop())
         self.mark = mark
         self.worked = False
@@ -45,15 +45,15 @@ class Child:
         """Take hold of its pipes."""
         loop = asyncio.get_running_loop()
         receiving, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(self.reader), self.popen.stdout
+            lambda: asyncio.StreamReaderProtocol(self.reader), self.process.stdout
         )
         self.transports.append(receiving)
-        self.writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self.popen.stdin)
+        self.writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self.process.stdin)
         self.transports.append(self.writer)
 
     @property
     def pid(self) -> int:
-        return self.popen.pid
+        return self.process.pid
 
     def send(self, work: Work) -> None:
         self.worked = True
@@ -84,15 +84,15 @@ class Child:
 
     def gone(self) -> bool:
         """Whether the process has ended; it is not reaped yet, so that its group's number is still its own."""
-        if self.popen.returncode is not None:
+        if self.process.returncode is not None:
             return True
         if hasattr(os, "waitid"):
             with contextlib.suppress(ChildProcessError):
                 return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        return self.popen.poll() is not None
+        return self.process.poll() is not None
 
     def signal_group(self, number: signal.Signals) -> None:
-        if self.popen.returncode is None:
+        if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
@@ -128,7 +128,7 @@ class Child:
                 transport.close()
             self.transports.clear()
         await self.gone_within(2.0)
-        return self.popen.poll() or 0
+        return self.process.poll() or 0
 
 
 def built_for(probe: AnyProbe) -> bytes:

@@ -33,7 +33,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines import faults
+from engines import faults, processes
 from engines.checker.environment import for_worker
 from engines.consent import NOTHING, Consent
 from engines.probe import AnyProbe, Inspect, Measure, Measurement, Status, engine_specs
@@ -58,6 +58,8 @@ _FROM_OUTSIDE = ("SIGKILL", "SIGTERM")
 _SHARED = Path("/dev", "shm")  # what libraries share memory in; a small one in many containers
 _Interrupt = Literal["cancelled", "memory", "stopped"]
 _Alone = Literal["", "device", "machine"]  # what a probe has to itself
+
+WORKER = Path(__file__).with_name("__main__.py")
 
 _log = logging.getLogger(__name__)
 
@@ -151,7 +153,7 @@ class Pool:
     ``gpus``         ids of the GPUs that the slots share out, in turn, where there are several (as in ``CUDA_VISIBLE_DEVICES``).
     ``tell``         takes sentences for the user: a GPU that is not used.
     ``handed``       names of variables that a checker gets beside the usual ones.
-    ``command``      the worker's command line, for tests; the session folder, this process's id and ``handed`` are appended.
+    ``script``       what a worker runs, for tests; it gets the session folder, this process's id and ``handed``.
     """
 
     def __init__(
@@ -168,7 +170,7 @@ class Pool:
         gpus: Sequence[str] = (),
         tell: Callable[[str], None] = lambda _: None,
         handed: Sequence[str] = (),
-        command: Sequence[str] = (),
+        script: Path = WORKER,
     ) -> None:
         self._root = store_root.absolute()
         self._gpus = tuple(gpus[:slots]) if min(len(gpus), slots) > 1 else ()
@@ -185,7 +187,7 @@ class Pool:
         self._taking: dict[str, bool] = {}  # engine spec -> whether it takes a GPU, as an Inspect has said
         self._left_out: set[int] = set()  # GPUs on which an engine is another one
         self._asking: set[asyncio.Task[None]] = set()
-        self._command = tuple(command) or (sys.executable, "-P", str(Path(__file__).with_name("__main__.py")))
+        self._script = script
         self._queue: deque[_Job] = deque()
         self._numbers = itertools.count(1)
         self._mark = secrets.token_hex(16)
@@ -473,17 +475,9 @@ class Pool:
         log = self._worker_log(slot)
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as errors:
-            popen = subprocess.Popen(
-                [*self._command, str(self._root), str(os.getpid()), *self._handed],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                cwd=self._root,
-                env=environment,
-                bufsize=0,
-                start_new_session=True,
-            )
-        process = slot.process = Child(popen, mark)
+            words = [str(self._root), str(os.getpid()), *self._handed]
+            started = processes.start(self._script, words, self._root, errors, environment, pipes=True)
+        process = slot.process = Child(started, mark)
         await process.connect()
         with contextlib.suppress(asyncio.TimeoutError, ValueError):
             process.ready = isinstance(await asyncio.wait_for(process.next(), _HELLO), Hello)
@@ -491,7 +485,7 @@ class Pool:
         if not process.ready:
             by_itself = await process.gone_within(TERM_GRACE)
             await self._discard(slot)
-            slot.died = by_itself and (popen.returncode or 0) < 0
+            slot.died = by_itself and (started.returncode or 0) < 0
 
     async def _converse(
         self, slot: _Slot, process: Child, job: _Job

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from engines import processes
 from wizard.cli import streams
 from wizard.exits import BAD_USAGE, MISSING, OUR_FAULT, STOPPED, BadUsage, Missing, Refusal
 
@@ -20,6 +21,7 @@ NOT_UTF8 = "{} is not UTF-8 text, and a session writes no other. Rename that fil
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code as CONTRACTS define it. Never lets a traceback reach the user."""
     if argv is None:
+        processes.permit_copies()
         gc.disable()  # what is loaded stays: looking through it again and again takes a tenth of the start
     words = list(sys.argv[1:] if argv is None else argv)
     sys.excepthook = last_resort

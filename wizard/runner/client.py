@@ -7,8 +7,6 @@ import contextlib
 import errno
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -18,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines import faults
+from engines import faults, processes
 from wizard.flow.model import Flow
 from wizard.runner import progress, requests
 from wizard.runner.address import listening, shortened_path
@@ -56,7 +54,7 @@ class Client:
         self._wanted: Role = "controller"
         self._tail = Tail(self.folder / NAME, brief=brief)
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: processes.Process | None = None
         self._socket: socket.socket | None = None
         self._lines: Any = None
         self._closed: SessionClosed | None = None
@@ -263,14 +261,7 @@ class Client:
         script = Path(__file__).with_name("__main__.py")
         (self.folder / "logs").mkdir(exist_ok=True)
         with (self.folder / "logs" / "runner.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", str(script), str(self.folder), text],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                start_new_session=True,
-            )
+            self._process = processes.start(script, [str(self.folder), text], self.folder, log)
         self.role = "controller"
         threading.Thread(target=self._greet, name="greet", daemon=True).start()
 

@@ -29,8 +29,7 @@ def use(root: Path, slots: int, work: Callable[[Pool], Awaitable[Any]], **option
     others = children()  # of other tests
 
     async def body() -> Any:
-        bootstrap = f"import sys; sys.path.insert(0, {PACKAGES!r}); import runpy; runpy.run_path({str(SCRIPTED)!r})"
-        pool = Pool(root, slots, command=(sys.executable, "-c", bootstrap), **options)
+        pool = Pool(root, slots, script=SCRIPTED, **options)
         try:
             return await work(pool)
         finally:
