@@ -71,6 +71,9 @@ def on_import(wanted, change):
     sys.meta_path.insert(0, Watch())
 """
 
+# Of a sitecustomize: every process of the program reads it anew. One with a second thread is copied by none.
+READ_ANEW = "import threading, time; threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start()\n"
+
 # Put on the runner's path: the journal's Nth line of this process is its last. The product knows nothing of it.
 _SHIM = (
     """
@@ -78,15 +81,18 @@ import os, random, signal, sys, time
 
 ARGUMENTS = " ".join(getattr(sys, "orig_argv", sys.argv)).replace(os.sep, "/")
 RUNNER, WORKER = "runner/__main__.py" in ARGUMENTS, "workers/__main__.py" in ARGUMENTS
+MANNER = os.environ.get("CAMPAIGN_MANNER")
 
-"""
+if MANNER or any(os.environ.get(f"CAMPAIGN_{name}") for name in ("CLOCK", "SYNCED", "LOST")):
+    """
+    + READ_ANEW
     + ON_IMPORT
     + """
 if os.environ.get("CAMPAIGN_CLOCK"):
     real, chance = time.time, random.Random(os.getpid())
     time.time = lambda: real() + chance.choice((-1, 0, 1)) * chance.random() * 3e8
 
-MANNER, LAST = os.environ.get("CAMPAIGN_MANNER"), [int(os.environ.get("CAMPAIGN_LAST", "0"))]
+LAST = [int(os.environ.get("CAMPAIGN_LAST", "0"))]
 
 if MANNER in ("torn", "written") and RUNNER:
     def change(module):

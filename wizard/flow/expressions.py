@@ -17,7 +17,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from engines.compare.say import say_amount
 from engines.compare.say import wrong_by as _wrong_by
 from wizard.flow.model import HALF, TOO_LARGE
-from wizard.flow.template import LARGEST, LONGEST_TEMPLATE, TemplateProblem, Words
+from wizard.flow.template import LARGEST, LONGEST_TEMPLATE, RESERVED, TemplateProblem, Words, show_value
 from wizard.words import duration as _duration
 from wizard.words import elide
 from wizard.words import number as _number
@@ -31,8 +31,6 @@ _FORBIDDEN: Final[dict[type[nodes.Node], str]] = {
     nodes.Getattr: "'.name'", nodes.Getitem: "'[...]'", nodes.Test: "'is'", nodes.List: "a list", nodes.Tuple: "a tuple",
     nodes.Dict: "a mapping",
 }  # fmt: skip
-
-_RESERVED: Final = frozenset({"self", "super", "caller", "loop", "varargs", "kwargs"})  # jinja2's own names
 
 
 def number(value: Any) -> str:
@@ -82,19 +80,6 @@ def upper(value: Any) -> str:
 def short(value: Any, width: int = 40) -> str:
     """A name in at most ``width`` characters, its middle left out; both ends of a node's name say where it is."""
     return elide(show_value(value), max(4, min(int(width), 400)))
-
-
-def show_value(value: Any) -> str:
-    """A value as people read it: ``?`` for None, yes and no, three significant digits, text as it is."""
-    if value is None:
-        return "?"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return _number(value)
-    if isinstance(value, list | tuple):
-        return ", ".join(show_value(v) for v in value)
-    return str(value)
 
 
 def _real(value: Any, name: str) -> float:
@@ -164,7 +149,7 @@ def _tree(text: str) -> nodes.Template:
             raise TemplateProblem(
                 f"{_FORBIDDEN.get(type(node), type(node).__name__)} is not allowed in a template.", where - 1
             )
-        if isinstance(node, nodes.Name) and (node.name.startswith("_") or node.name in _RESERVED):
+        if isinstance(node, nodes.Name) and (node.name.startswith("_") or node.name in RESERVED):
             raise TemplateProblem(f"'{node.name}' is not a field.", where - 1, node.name)
         if isinstance(node, nodes.Const) and not isinstance(node.value, str | int | float | bool | None):
             raise TemplateProblem("Only text and numbers are allowed as constants.", where - 1)

@@ -1,14 +1,22 @@
 """Texts with measured values in them: ``{{ field }}``, ``{{ field|percent }}``, and nothing else.
 
-A value that was not measured (None) shows as ``?``. What stands between the braces is for ``wizard.flow.expressions``, which is
-loaded where a text has some: a step alone has none, and jinja2 takes longer to load than the step's flow to be read.
+A value that was not measured (None) shows as ``?``. What stands between braces is for ``wizard.flow.expressions``, unless it is
+all of the text and the name of a field: a step alone has no other, and jinja2 takes longer to load than all of its flow.
 """
 
+import keyword
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from wizard.words import number
+
 LARGEST: Final = 64 << 10  # characters of one rendered text
 LONGEST_TEMPLATE: Final = 16 << 10
+RESERVED: Final = frozenset({"self", "super", "caller", "loop", "varargs", "kwargs"})  # jinja2's own names
+
+_FIELD = re.compile(r"\{\{ ([a-z][a-z0-9_]*) \}\}")
+_NO_FIELDS = RESERVED | {*keyword.kwlist, "true", "false", "none"}
 
 
 class TemplateProblem(Exception):
@@ -28,10 +36,27 @@ class Words(tuple[str, ...]):
     __slots__ = ()
 
 
+def show_value(value: Any) -> str:
+    """A value as people read it: ``?`` for None, yes and no, three significant digits, text as it is."""
+    if value is None:
+        return "?"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(show_value(v) for v in value)
+    return str(value)
+
+
 def render(text: str, values: Mapping[str, Any]) -> str:
     """The text with its fields filled in. Raises TemplateProblem: syntax, unknown field, wrong value, more than 64 KiB."""
     if _is_plain(text):
         return text
+    if (found := _FIELD.fullmatch(text)) and (name := found[1]) in values and name not in _NO_FIELDS:
+        shown = show_value(values[name])
+        if len(shown) <= LARGEST:
+            return shown
     from wizard.flow.expressions import fill
 
     return fill(text, values)

@@ -10,9 +10,9 @@ from engines.steps.registry import STEPS
 from wizard.exits import BY_VERDICT
 from wizard.flow.check import SETTINGS, check, recommend
 from wizard.flow.commands import FIELDS
+from wizard.flow.expressions import FILTERS
 from wizard.flow.load import parse
 from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
-from wizard.flow.expressions import FILTERS
 
 PAGE = Path(__file__).parents[3] / "docs" / "flows.md"
 

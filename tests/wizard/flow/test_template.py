@@ -1,7 +1,10 @@
 """Templates: what they may hold, what they refuse, and that no value of a model gets further than it should."""
 
 import contextlib
+import json
 import shlex
+import subprocess
+import sys
 import time
 
 import pytest
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 
 from engines.probe import HUGE
 from wizard.flow.template import LARGEST, TemplateProblem, Words, fields, render, render_command
+from wizard.session.single import single_flow
 
 
 @pytest.mark.parametrize(
@@ -159,3 +163,28 @@ def test_commands_refuse_control_characters(character: str) -> None:
 def test_commands_leave_no_gap_for_no_words() -> None:
     assert render_command("tool{{ w }} end", {"w": Words()}) == "tool end"
     assert render_command("--atol {{ a }}", {"a": 1e-4}) == "--atol 0.0001"
+
+
+@pytest.mark.parametrize("name", ["message", "self", "loop", "not", "none", "true", "class", "is", "a_b2"])
+@pytest.mark.parametrize("value", ["text", "{{ x }}\r\n", None, True, 0.1234567, 12, ["a", 1.5], "x" * (LARGEST + 1)])
+def test_a_field_alone_reads_as_in_a_longer_text(name: str, value: object) -> None:
+    """It is filled in without jinja2, which refuses some names and a text that is too long."""
+    said = []
+    for text in (f"{{{{ {name} }}}}", f"{{{{ {name} }}}}{{{{ nothing }}}}"):
+        try:
+            said.append(render(text, {name: value, "nothing": ""}))
+        except TemplateProblem as problem:
+            said.append(str(problem))
+    assert said[0] == said[1]
+
+
+def test_what_a_step_alone_says_takes_no_jinja2() -> None:
+    flow = json.loads(single_flow("reduce"))
+    program = (
+        "import sys; from wizard.flow.template import render; from wizard.session import decide; import json\n"
+        "texts = [a['because'] for a in json.loads(sys.argv[1]).values() if 'because' in a]\n"
+        "print([render(text, {'message': 'found'}) for text in texts], 'jinja2' in sys.modules)"
+    )
+    words = [sys.executable, "-c", program, json.dumps(flow["nodes"]["reduce"]["answers"])]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == "['found', 'found', 'found'] False\n"
