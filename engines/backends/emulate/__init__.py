@@ -19,6 +19,16 @@ def lines(found: Found, command: CaseCommand) -> list[str]:
     ]
 
 
+def fit_command(found: Found, text: str) -> str:
+    """A command for the engine that it is like, with the versions that take it: which one is installed is nothing an emulation
+    knows."""
+    fitted = tensorrt.fit_command(found, text)
+    flag = f"--{found.spec.get('precision', 'fp16')}"
+    if fitted != text or flag not in text.split():
+        return fitted
+    return f"# TensorRT up to 10; 11 takes no {flag}: it computes in the types of the file\n{text}"
+
+
 DECLARATION = Declaration(
     "emulate",
     "What that precision alone gives: every result rounded to FP16 or BF16, FP32 arithmetic.",
@@ -40,7 +50,7 @@ DECLARATION = Declaration(
     check_part=lambda _: onnxruntime.literal_session(),
     by_hand=ByHand(
         lines=lines,
-        fitted=tensorrt.fit_command,
+        fitted=fit_command,
         keep_script=tensorrt.keep_in_fp32,
         apply=tensorrt.apply_as_emulated,
     ),
