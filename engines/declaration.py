@@ -16,7 +16,8 @@ class Option(msgspec.Struct, frozen=True):
     that must stand in it.
     ``default`` None: it follows from the other options, as ``help`` says. ``plain``: the value that leaves the engine the least
     freedom, where any other one may be what breaks a model; types and shapes are not such a choice. ``twin``: of a number, a
-    lower value at which the engine builds several times faster and mostly fails in the same way (``engines.search.twin``)."""
+    lower value at which the engine builds several times faster and mostly fails in the same way (``engines.search.twin``).
+    ``ordered``: the value at which the precision is an order, others being permissions (``engines.search.ordered``)."""
 
     name: str
     type: Literal["str", "int", "float", "bool", "list", "file", "library", "command"]
@@ -27,6 +28,7 @@ class Option(msgspec.Struct, frozen=True):
     most: int | float | None = None
     plain: str = ""
     twin: str = ""
+    ordered: str = ""
     what: str = ""
     holes: tuple[str, ...] = ()
 

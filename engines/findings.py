@@ -26,6 +26,9 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
     signature: Signature | None = None  # the case's own
     minimal: bool = False  # 1-minimality was proven
     found_by: str = ""  # step name
+    # The engine spec that it fails on, where that is not the session's: its precision is an order there
+    # (``engines.search.ordered``).
+    engine: str = ""
 
 
 class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -49,8 +49,9 @@ class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def shrinks_for(findings: Findings) -> int:
-    """How many edits are tried on a case: few where the engine has a twin to be asked, as what they simplify is no node less."""
-    return SHRINK_DEAR if findings.twin else SHRINK_PROBES
+    """How many edits are tried on a case: few where the engine has a twin to be asked, or its builds are dear, as what they
+    simplify is no node less."""
+    return SHRINK_DEAR if findings.twin or findings.dear else SHRINK_PROBES
 
 
 def settle_case(

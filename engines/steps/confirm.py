@@ -16,6 +16,7 @@ from engines.search.cost import Plan, Size, Work
 from engines.search.cured import feed_of, has_own_share, measure_cured, rights_itself
 from engines.search.fresh import Seen, confirm_in_fresh_builds, probe_case
 from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.ordered import asking, say_ordered
 from engines.search.remedy import list_cured
 from engines.search.settle import Saved
 from engines.search.statistics import binomial_interval
@@ -78,9 +79,12 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
             raise StepRefused(f"There is no failing case to confirm: {reduced.reason}.")
         case, files = reduced.case, reduced.files
     ask = ask.lowered(case.effect)
-
-    seen: Seen = yield from confirm_in_fresh_builds(ask, case, params.repeats)
+    there = asking(ask, case.engine)
+    seen: Seen = yield from confirm_in_fresh_builds(there, case, params.repeats)
     case, cause = seen.case, seen.cause
+    if case.engine:
+        cause = msgspec.structs.replace(cause, evidence=cause.evidence + say_ordered(ctx, case))
+        seen = msgspec.structs.replace(seen, cause=cause)
     if ask.signature.kind == "build":
         rest = yield from _describe_rest(ask, case)
         cause = msgspec.structs.replace(cause, evidence=f"{cause.evidence}{rest}")
@@ -184,8 +188,8 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         },
         decisive={
             "whole": (ask.plain((first,)),) if not ctx.check else (),
-            "case": (probe_case(ask, case, 0), *(probe_case(ask, o.seen.case, 0) for o in others.found)),
-            "good": (ask.ask(case.good, feed=feed),) if case.good else (),
+            "case": (probe_case(there, case, 0), *(probe_case(ask, o.seen.case, 0) for o in others.found)),
+            "good": (there.ask(case.good, feed=feed),) if case.good else (),
         },
     )
 

@@ -14,6 +14,7 @@ from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.foretold import Place, foretell_places
 from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.ordered import asking, order_precision, say_ordered
 from engines.search.remedy import list_cured
 from engines.search.search import NodeIds, Trials, grow_cut, minimise, prove_one_minimal
 from engines.search.settle import settle_case, shrinks_for
@@ -62,7 +63,11 @@ Isolated: TypeAlias = tuple[Trials, NodeIds, int] | str
 def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     params = msgspec.convert(dict(ctx.params), ExtractParams)
     findings = yield from prepare_findings(ctx)
-    findings = yield from find_twin(ctx, findings)
+    # What cures the whole model was foretold, and layerwise was not asked.
+    told = not findings.suspects and findings.workaround is not None
+    ordered = order_precision(ctx) if told and list_cured(findings) else ""
+    if not ordered:  # a node alone is soon built
+        findings = yield from find_twin(ctx, findings)
     if not findings.suspects and not findings.spread and ctx.visit == 1 and not ctx.findings.samples:
         # The step runs alone: what it needs to know, layerwise finds out.
         finish = yield from layerwise(msgspec.structs.replace(ctx, findings=findings, params={}))
@@ -72,8 +77,6 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     accused = [(s, params.most_growth) for s in findings.suspects[: params.most_suspects]]
     found = yield from _find_first(ask, accused, params, reason)
     instead = ""
-    # What cures the whole model was foretold, and layerwise was not asked.
-    told = not accused and findings.workaround is not None
     if isinstance(found, str) and (accused or told) and ctx.can("keep"):
         # Where engines compute a node otherwise alone than among others, the accused may be the wrong one: what is beyond the
         # storage type by the reference is tried next, the furthest first, with few nodes around it.
@@ -84,6 +87,11 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         growth = 0 if told else params.place_growth
         tries = [(_suspect_place(ask, p), growth) for p in places[: 1 if told else params.most_places]]
         other = yield from _find_first(ask, tries, params, found, surely=not told)
+        if isinstance(other, str) and ordered:
+            those = [(_suspect_place(ask, p), params.place_growth) for p in places[: params.most_places]]
+            # The whole model is another one there, whose first build takes as long: a part is at most half of it.
+            part = msgspec.structs.replace(params, most_nodes=min(params.most_nodes, len(ask.index.nodes) // 2))
+            other = yield from _find_first_alone(asking(ask, ordered), those, part, other)
         if not isinstance(other, str):
             alone = "" if told else "; what layerwise accused is right alone"
             found, instead = other, f" It is beyond the storage type in the reference{alone}."
@@ -105,6 +113,9 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         verify=params.verify,
         shrink_probes=shrinks_for(findings),
     )
+    if trials.ask.ctx.engine != ctx.engine:
+        case = msgspec.structs.replace(case, engine=trials.ask.ctx.engine)
+        instead += say_ordered(ctx, case)
     return Finish(
         _outcome(case, grown, ask, instead),
         msgspec.structs.replace(findings, case=case),
@@ -199,8 +210,12 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     group = len(ranges.decode(first.nodes)) if first else 0
     if not group and not list_cured(ctx.findings):
         return Plan((*works.before(ctx, size), *works.twin(ctx), Work("read")))
+    if not group and order_precision(ctx):
+        # What was foretold is cut alone, as given and where the precision is an order, and settled.
+        alone = works.part(ctx, 2, ahead=False)
+        return Plan((*works.before(ctx, size), Work("read"), alone, *works.settled(ctx, params.verify)))
     if not group:
-        # What was foretold is cut alone. Where builds are dear it was right by itself, or failed and cost next to nothing more.
+        # Where builds are dear it was right by itself, or failed and cost next to nothing more.
         settled = () if ctx.findings.dear or ctx.findings.twin else works.settled(ctx, params.verify)
         alone = works.part(ctx, 1, ahead=False)
         return Plan((*works.before(ctx, size), *works.twin(ctx), Work("read"), alone, *settled))

@@ -114,6 +114,9 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
     if findings.signature is None:
         said = "The model passes here, so there is no failure whose condition could be looked for."
         return Finish(TriggerOutcome(verdict="passes", message=said), findings)
+    case = findings.culprits[0].case if findings.culprits else findings.case
+    if case is not None and case.engine:
+        ctx = msgspec.structs.replace(ctx, engine=case.engine)  # alone it fails there
     yield Note("stating the case in a few lines")
     stated = yield from asked(_state(ctx, findings))
     if stated.status != "ok":

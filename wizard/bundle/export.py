@@ -155,13 +155,18 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent, w
     )
     store = Store(reading.folder)
     places: dict[Path, Culprit] = {}
+    of_case: dict[Path, Asked] = {}
     models: list[Path] = []
     for number, (culprit, files) in enumerate(
         zip(culprits, case_files(reading.state, reading.table, culprits), strict=True), 1
     ):
         place = folder if number == 1 else folder / f"culprit-{number}"
         paths = find_sound(store, files)
-        write_case(place, culprit, paths, asked)
+        of_case[place] = asked
+        if engine := culprit.case.engine:
+            with_it = found.clean(found_with(reading, engine))
+            of_case[place] = msgspec.structs.replace(asked, engine=found.spec(engine), found_with=with_it)
+        write_case(place, culprit, paths, of_case[place])
         models += [place / name for name in paths if (place / name).suffix == ".onnx" and (place / name).is_file()]
         places[place] = culprit
     if (reading.folder / journal.NAME).is_file():
@@ -189,11 +194,11 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent, w
         elif weights != "keep":
             said = NO_WEIGHTS
             if held[place]:
-                said = found.clean(withheld(place, weights, held_check(culprit, asked, problem, consent)))
+                said = found.clean(withheld(place, weights, held_check(culprit, of_case[place], problem, consent)))
             (place / WITHHELD).write_text(said + "\n", encoding="utf-8")
             told = msgspec.structs.replace(told, notes=(said, *told.notes))
         _write_report(place, told, reading.flow)
-        _write_issue(place, told, asked)
+        _write_issue(place, told, of_case[place])
     _share(folder, [place for place in places if place != folder])
     place_overlays(
         reading, folder, draw_neighbourhood(report.culprits[0].around) if report.culprits else "", found.clean
@@ -299,7 +304,7 @@ def held_check(culprit: Culprit, asked: Asked, problem: Problem, consent: Consen
     names, in the user's folder. Called, it raises NotAgreed."""
 
     def make(place: Path) -> Trial:
-        engine, command = parse(problem.engine), problem.check
+        engine, command = parse(culprit.case.engine or problem.engine), problem.check
         laid, folder = checkfiles.Laid(command), Path(problem.folder) if problem.folder else None
         user = place / "user"
         user.mkdir()
@@ -330,10 +335,10 @@ def held_check(culprit: Culprit, asked: Asked, problem: Problem, consent: Consen
     return make
 
 
-def found_with(reading: Reading) -> str:
-    """``ENGINE:option=value 1.31.1 on CPU``."""
+def found_with(reading: Reading, engine: str = "") -> str:
+    """``ENGINE:option=value 1.31.1 on CPU``. ``engine``: the spec that a case was seen to fail on, where it is another."""
     if reading.description.problem.check:
         return "an external checker"
     spec = reading.description.problem.engine
     version, device = reading.state.version(spec), reading.state.engines.get(spec, {}).get("device", "")
-    return " ".join(filter(None, [spec, version])) + (f" on {device}" if device else "")
+    return " ".join(filter(None, [engine or spec, version])) + (f" on {device}" if device else "")

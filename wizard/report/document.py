@@ -40,6 +40,7 @@ class Culprit(msgspec.Struct, frozen=True):
     # Nodes that go as far beyond the storage type, without a case of their own; kept with it.
     also: tuple[str, ...] = ()
     at: str = ""  # of several nodes the one that the evidence is about; "" where it is about all of them
+    engine: str = ""  # the spec that it fails on, where that is not the session's: its precision is an order there
     around: Vicinity = Vicinity()
     values: tuple[Values, ...] = ()  # of its outputs, the worst first
     source: tuple[str, ...] = ()  # file and line of the program that was exported, where the exporter wrote them

@@ -145,7 +145,9 @@ def _by_hand(state: State, problem: Problem, first: Culprit) -> tuple[str, ...]:
     if criterion is None or problem.check:
         return ()
     version = state.version(problem.engine)
-    return tuple(commands(parse(problem.engine), criterion, first.inputs, version, state.findings.looks))
+    return tuple(
+        commands(parse(first.engine or problem.engine), criterion, first.inputs, version, state.findings.looks)
+    )
 
 
 def _culprits(
@@ -241,6 +243,7 @@ def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
         minimal=case.minimal,
         needs_higher_inputs=case.needs_higher_inputs,
         found_by=case.found_by,
+        engine=case.engine,
     )
 
 

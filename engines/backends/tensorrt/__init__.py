@@ -78,7 +78,7 @@ DECLARATION = Declaration(
             "typing", "str", "auto",
             "weak: precision is a flag and TensorRT chooses for each layer; strong: the model is converted, casts and all. "
             "auto: weak where the installed version has it.",
-            ("auto", "weak", "strong"),
+            ("auto", "weak", "strong"), ordered="strong",
         ),
         Option(
             "tf32", "str", "on",

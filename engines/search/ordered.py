@@ -1,0 +1,46 @@
+"""Where precision is an order: the same engine at an option value at which it computes in the precision that was asked for,
+whatever it would rather do.
+
+A weakly typed TensorRT takes FP16 where that is faster, for a model as a whole. Of ``sort_tf_massive_m4`` none of 75 connected
+parts fails, up to 60 of 220 nodes around any of its seven ``Pow``s that overflow: every node of them is computed in FP32. Parts
+that fail were found, of 8 to 13 nodes scattered over the model, which have nothing to do with each other but that together they
+are enough for FP16. With ``typing=strong`` each of these ``Pow``s fails alone, and so does what was planted in three CNNs, whose
+parts failed by chance, in one of five builds (TensorRT 10.6, H100).
+
+So what the reference foretells to overflow, and was seen to cure the whole model in FP32, is shown alone there, where it is right
+on the engine as it was given. What is said of the model rests on that engine all the same: it failed, and it was cured.
+"""
+
+import msgspec
+
+from engines.asking import StepContext
+from engines.findings import Case
+from engines.search.inquiry import Inquiry
+from engines.spec import parse
+
+
+def order_precision(ctx: StepContext) -> str:
+    """The engine's spec with its precision as an order; "" where it is one already, or no option says so."""
+    spec = parse(ctx.engine)
+    for option in ctx.engine_info.options:
+        if option.ordered and (spec.get(option.name) or option.usual) != option.ordered:
+            return str(spec.with_option(option.name, option.ordered))
+    return ""
+
+
+def asking(ask: Inquiry, engine: str) -> Inquiry:
+    """The same questions to another engine; as they are where none is named."""
+    return msgspec.structs.replace(ask, ctx=msgspec.structs.replace(ask.ctx, engine=engine)) if engine else ask
+
+
+def say_ordered(ctx: StepContext, case: Case) -> str:
+    """On what the case was seen to fail where that is not the engine as it was given, in sentences with a space in front."""
+    if not case.engine:
+        return ""
+    given, there = parse(ctx.engine), parse(case.engine)
+    changed = next(f"{name}={value}" for name, value in there.options if given.get(name) != value)
+    alone = "one node that stands alone" if len(case.nodes) == 1 else "so small a part"
+    return (
+        f" This was seen with {changed}, where the precision is an order: as given, the engine may compute {alone} in a wider "
+        "type, and it is right."
+    )

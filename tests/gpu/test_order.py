@@ -1,0 +1,104 @@
+"""A whole session of a weakly typed TensorRT as it was seen on H100s, where there is no GPU: right on small parts, wrong as a
+whole, and wrong on a node alone where FP16 is an order. What TensorRT says of itself is recorded; its numbers are the emulated
+FP16's."""
+
+import asyncio
+import gzip
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engines import discovery
+from engines.graph import ranges
+from engines.probe import Inspect, Measure, Measurement
+from engines.steps.registry import STEPS
+from engines.store.content import Store
+from engines.workers.pool import Pool
+from tests.gpu.test_recorded import ENGINE, RECORDED, steps
+from wizard.bundle.export import export
+from wizard.demo import MODELS
+from wizard.flow.load import load
+from wizard.problem import Problem
+from wizard.report.read import read as open_session
+from wizard.runner.ledger import Ledger
+from wizard.runner.options import Options
+from wizard.runner.walk import Walk
+from wizard.session import folder as folders
+from wizard.session.journal import NAME, Journal, read
+
+ORDERED = "tensorrt:precision=fp16,typing=strong"
+COMPANY = 8  # nodes of the smallest part that was found to fail as given
+
+
+class Stand:
+    """A pool that answers for TensorRT with the emulated FP16, and in FP32 where the part is small and nothing is ordered."""
+
+    def __init__(self, pool: Pool) -> None:
+        first = gzip.decompress(RECORDED.read_bytes()).splitlines()[0]
+        options = msgspec.to_builtins(discovery.ours()["tensorrt"].options)
+        self._info, self._pool = {**msgspec.json.decode(first)["engines"][ENGINE], "options": options}, pool
+        self.asked: list[Measure] = []
+
+    async def run(self, probe: Any, timeout: float = 0.0, log: str = "") -> Measurement:
+        if not getattr(probe, "engine", "").startswith("tensorrt"):
+            return await self._pool.run(probe, timeout, log)
+        if isinstance(probe, Inspect):
+            return Measurement(
+                facts={**self._info, "spec": probe.engine, "fingerprint": f"stands in for {probe.engine}"}
+            )
+        self.asked.append(probe)
+        small = probe.candidate.nodes != ranges.ALL and len(ranges.decode(probe.candidate.nodes)) < COMPANY
+        precision = "fp32" if small and probe.engine == ENGINE else "fp16"
+        there = msgspec.structs.replace(probe, engine=f"emulate:precision={precision}")
+        return await self._pool.run(there, timeout, log)
+
+    async def stop(self, hard: bool = False) -> None:
+        await self._pool.stop(hard)
+
+    def snapshot(self) -> list[Any]:
+        return []
+
+
+def walk(folder: Path) -> tuple[Stand, list[Any]]:
+    sort, inputs = MODELS / "sort_tf_massive_m4.onnx", MODELS / "sort_tf_massive_m4_in.npz"
+    problem = Problem(model=str(sort), inputs=(str(inputs),), engine=ENGINE)
+    flow = load("accuracy")
+    folders.create(problem, flow.text, folder=folder)
+    options = Options(detach=True, policy="script", answers={"minimal-case": "report"})
+
+    async def go() -> Stand:
+        stand = Stand(Pool(folder, 1))
+        ledger = Ledger(Journal(folder / NAME), Store(folder))
+        assert await Walk(folder, flow.flow, problem, ledger, stand, STEPS, options, slots=1).run() == 0
+        return stand
+
+    return asyncio.run(go()), list(read(folder / NAME))
+
+
+def test_a_node_that_is_right_alone_as_given_is_shown_where_its_precision_is_an_order(tmp_path: Path) -> None:
+    stand, events = walk(tmp_path / "session")
+    ends = dict(steps(events))
+    assert "reduce" not in ends, "nothing is searched for"
+    assert ends["extract"].outcome["names"] == "/l/Pow"
+    confirmed = ends["confirm"].outcome
+    assert (confirmed["failures"], confirmed["looks"], confirmed["cause"]) == (5, 5, "overflow")
+    assert "typing=strong, where the precision is an order" in confirmed["evidence"]
+    ordered = [p for p in stand.asked if p.engine == ORDERED]
+    assert {p.candidate.nodes for p in ordered} == {"211"}
+    assert len({p.engine for p in stand.asked}) == 2, "no twin was built"
+
+    reading = open_session(tmp_path / "session")
+    report = reading.report()
+    assert report.engine == ENGINE
+    assert [c.engine for c in report.culprits] == [ORDERED]
+    assert report.workaround is not None
+    assert report.workaround.engine == ENGINE
+    case = export(reading, tmp_path / "case")
+    for name in ("check.py", "commands.sh", "issue.md", "README.txt"):
+        text = (case / name).read_text()
+        assert ORDERED in text, name
+        assert ENGINE not in text, f"{name}: alone it is right so"
+    told = (case / "report.md").read_text()
+    assert f"engine under test | `{ENGINE}`" in told
+    assert f"narrowdown run model.onnx --engine {ORDERED}" in told
