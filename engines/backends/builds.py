@@ -8,8 +8,9 @@ from typing import Any, Generic, TypeVar
 
 from onnx import ModelProto
 
-from engines.backends.base import Built, EngineFault
-from engines.graph import external
+from engines.backends.base import BuildRequest, Built, Engine, EngineFault
+from engines.graph import converted, external
+from engines.graph.model_problem import ModelProblem
 
 T = TypeVar("T")
 
@@ -47,8 +48,7 @@ class Kept(Generic[T]):
                 raise
             if not sum(len(kept) for kept in _everything):
                 raise
-            for kept in list(_everything):
-                kept.clear()
+            clear_all()
             value = make()
         self._values[key] = (value, self._weigh(value))
         return value
@@ -61,10 +61,27 @@ class Kept(Generic[T]):
             self._close(self._values.popitem()[1][0])
 
 
+def clear_all() -> None:
+    """Close all that this process keeps warm."""
+    for kept in list(_everything):
+        kept.clear()
+
+
 def outside_bytes(model: ModelProto) -> int:
     """Bytes of the tensors that lie in weights files: what an engine may copy."""
     outside = (t for t in external.initializers_with_bodies(model.graph) if external.is_external(t))
     return sum(max(0, external.byte_size(t.data_type, t.dims)) for t in outside)
+
+
+def build(engine: Engine, request: BuildRequest) -> Built:
+    """Build, with a file for each weight that the model names, but for engines of ours that make the values of converted ones in
+    memory (``converts``). Raises ``EngineFault``."""
+    if not getattr(engine, "converts", False):
+        try:
+            converted.write_files(external.initializers_with_bodies(request.model.graph), request.weights_dir)
+        except ModelProblem as error:
+            raise EngineFault("invalid-model", str(error)) from error
+    return engine.build(request)
 
 
 def close_built(built: Built) -> None:

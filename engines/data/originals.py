@@ -41,7 +41,7 @@ def restore_floats(store: Store, model: StoredModel, part: Cut, engine: str) -> 
     if original is not None and entire:
         return Cut(original.proto, part.feeds, part.outputs)
     if original is not None and not has_quantization(model):
-        wide = widen_halves(part.model, model.weights_dir, same_weights(model, original))
+        wide = widen_halves(part.model, same_weights(model, original))
         return Cut(wide, part.feeds, part.outputs, part.marks, part.node_ids)
     return make_float_twin(part, find_float_weights(store, model, engine))
 

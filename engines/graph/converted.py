@@ -1,11 +1,12 @@
-"""Weights in other element types: files of their own, each named by what it was made from, so that it can be made again.
+"""Weights in other element types, each named by what it is made from, so that it can be made at any time.
 
 ``weights/<stem>.float32-float16.<start>-<end>.bin`` is that span of ``weights/<stem>.bin``, in bytes, cast from one type to the
-next along the chain. What a session keeps of a model may point to such a file when that is long gone.
+next along the chain. A model may point to such a file where there is none: who takes weights from memory never has one, for all
+others ``write_files`` makes them, and what a session keeps of a model outlives them.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
+from engines.array import Array
 from engines.graph import external
 from engines.graph.model_problem import ModelProblem
 from engines.store import regular
@@ -23,6 +25,7 @@ from engines.store.sound import Sealed
 # a large model no more is converted than a cut of it holds. A weight that crosses the border has a file of its own. With 8 MiB a
 # half of what BERT's size holds was converted twice: alone, and in the blocks of the small weights between.
 BLOCK = 1 << 20
+_AT_ONCE = 1 << 18  # elements: what lies between the types stays in the processor's cache
 _NAME = re.compile(r"(.+)\.([a-z0-9]+(?:-[a-z0-9]+)+)\.([0-9]+)-([0-9]+)\.bin")
 _DTYPES: dict[str, np.dtype[Any]] = {
     "float16": np.dtype(np.float16),
@@ -51,34 +54,60 @@ def cast_along(values: np.ndarray[Any, Any], types: Chain) -> np.ndarray[Any, An
     return values
 
 
-def convert_weight(tensor: TensorProto, folder: str | Path, *types: np.dtype[Any]) -> None:
-    """Point an external weight to its values cast along ``types``, in a file that is made where there is none yet. The element
-    type becomes the last of them. Raises ``ModelProblem``."""
+def convert_weight(tensor: TensorProto, *types: np.dtype[Any]) -> None:
+    """Point an external weight to its values cast along ``types``. The element type becomes the last of them. Raises
+    ``ModelProblem`` where it does not say where it lies."""
     location, offset, _ = external.external_span(tensor)
     size = external.byte_size(tensor.data_type, tensor.dims)
     chain = (external.dtype_of(tensor.data_type), *types)
-    if (
-        before := made_of(location)
-    ) is not None:  # its own file is dropped with the others, and the same may be there already
+    if (before := made_of(location)) is not None:  # of a converted one: named by what both come down to
         back = (before.chain[-1], before.chain[0])
         location, offset = before.source, before.start + _scale(offset, back)
         size, chain = _scale(size, back), (*before.chain, *types)
     start, end = _choose_span(offset, size, chain[0].itemsize)
-    stem = location.removesuffix(".bin")
-    made = f"{stem}.{'-'.join(d.name for d in chain)}.{start}-{end}.bin"
-    target = external.resolve(folder, made)
-    if not target.exists():
+    made = f"{location.removesuffix('.bin')}.{'-'.join(d.name for d in chain)}.{start}-{end}.bin"
+    tensor.data_type = external.elem_type_of(chain[-1])
+    external.make_external(tensor, made, *(_scale(n, chain) for n in (offset - start, size)))
+
+
+def is_converted(tensor: TensorProto) -> bool:
+    """Whether it points to converted weights."""
+    return external.is_external(tensor) and made_of(external.external_span(tensor)[0]) is not None
+
+
+def write_files(tensors: Iterable[TensorProto], folder: str | Path) -> None:
+    """Make the files that converted weights among these point to, where there are none. Raises ``ModelProblem``."""
+    for location in dict.fromkeys(external.external_span(t)[0] for t in filter(external.is_external, tensors)):
+        made = made_of(location)
+        if made is None or (target := external.resolve(folder, location)).exists():
+            continue
         try:
             with atomic(target) as temporary, temporary.open("wb") as writer:
                 sealed = Sealed(writer)
-                for piece in _convert(folder, Made(location, chain, start, end)):
+                for piece in _convert(folder, made):
                     sealed.write(piece)
                 sealed.seal()
         except OSError as error:
-            said = f"The weights file '{location}' cannot be converted ({error.strerror or error})."
+            said = f"The weights file '{made.source}' cannot be converted ({error.strerror or error})."
             raise ModelProblem(said) from error
-    tensor.data_type = external.elem_type_of(chain[-1])
-    external.make_external(tensor, made, *(_scale(n, chain) for n in (offset - start, size)))
+
+
+def read(tensor: TensorProto, folder: str | Path) -> Array:
+    """The tensor's values as ``external.read`` gives them; converted ones are made in memory. Raises ``ModelProblem``."""
+    if not is_converted(tensor):
+        return external.read(tensor, folder)
+    source, chain, start, size = _span_of(
+        *external.external_span(tensor)[:2], external.byte_size(tensor.data_type, tensor.dims)
+    )
+    values = np.empty(tuple(tensor.dims), chain[-1])
+    flat = values.reshape(-1)
+    try:
+        given = np.memmap(external.resolve(folder, source), chain[0], "r", start, (flat.size,)) if size else flat
+    except (OSError, ValueError) as error:
+        raise ModelProblem(f"The weights file '{source}' is missing or cut short ({error}).") from error
+    for at in range(0, flat.size, _AT_ONCE):
+        flat[at : at + _AT_ONCE] = cast_along(given[at : at + _AT_ONCE], chain[1:])
+    return values
 
 
 def made_of(location: str) -> Made | None:
@@ -97,12 +126,17 @@ def source_of(location: str) -> str:
 
 
 def read_again(folder: str | Path, location: str, offset: int, size: int) -> Iterator[bytes]:
-    """A span of a weights file piece by piece, converted ones from what they were made from: their own files need not be there.
+    """A span of a weights file piece by piece, converted ones from what they are made from: their own files need not be there.
     Raises ``ModelProblem``, ``OSError``."""
+    source, chain, start, size = _span_of(location, offset, size)
+    return _convert(folder, Made(source, chain, start, start + size))
+
+
+def _span_of(location: str, offset: int, size: int) -> tuple[str, Chain, int, int]:
+    """(source, chain, start, size) of what a span of a weights file is made from; of one that is not converted, itself."""
     made = made_of(location) or Made(location, (np.dtype(np.uint8),), 0, 0)
     back = (made.chain[-1], made.chain[0])
-    start = made.start + _scale(offset, back)
-    return _convert(folder, made._replace(start=start, end=start + _scale(size, back)))
+    return made.source, made.chain, made.start + _scale(offset, back), _scale(size, back)
 
 
 def _choose_span(offset: int, size: int, itemsize: int) -> tuple[int, int]:

@@ -19,6 +19,12 @@ PRECISIONS: Mapping[str, tuple[int, np.dtype[Any]]] = {
     "fp16": (int(TensorProto.FLOAT16), np.dtype(np.float16)),
     "bf16": (int(TensorProto.BFLOAT16), np.dtype(ml_dtypes.bfloat16)),
 }
+# Operators that give what they read, element by element: rounding what they give rounds what they read. A table of which a row is
+# gathered need not be rounded for it.
+_MOVES = frozenset({
+    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice",
+    "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+})  # fmt: skip
 NOTE = "narrowdown.note"  # metadata key of what a conversion left as it was
 _FLOAT = int(TensorProto.FLOAT)
 
@@ -32,7 +38,7 @@ def round_values(values: np.ndarray[Any, Any], precision: str) -> np.ndarray[Any
 CONVERT = "Export it again, or convert it: onnx.version_converter.convert_version(onnx.load(PATH), 13)."
 
 
-def emulate_precision(model: ModelProto, weights_dir: str, precision: str, keep: Collection[int]) -> ModelProto:
+def emulate_precision(model: ModelProto, precision: str, keep: Collection[int]) -> ModelProto:
     """A copy of the model whose float32 tensors are stored in ``precision`` (``fp16`` or ``bf16``).
 
     ``keep``: positions in ``graph.node`` of nodes that stay FP32: they read unrounded weights and give unrounded outputs; a
@@ -47,7 +53,7 @@ def emulate_precision(model: ModelProto, weights_dir: str, precision: str, keep:
     versions = schema.opsets(result)
     if versions.get("", 13) < 13 and precision == "bf16":
         raise ModelProblem(f"BF16 needs opset 13 or newer; this model has opset {versions['']}. {CONVERT}")
-    rounding = _Rounding(precision, weights_dir, versions, names.Fresh(names.used(result.graph)))
+    rounding = _Rounding(precision, versions, names.Fresh(names.used(result.graph)))
     called = local_calls(result, keep)
     rounding.graph(result.graph, schema.element_types(result), frozenset(keep), {})
     write_notes(result, [f"'{name}' is computed in FP32 inside; only its results are rounded." for name in called])
@@ -70,8 +76,8 @@ def write_notes(model: ModelProto, sentences: Sequence[str]) -> None:
 
 
 class _Rounding:
-    def __init__(self, precision: str, weights_dir: str, versions: Mapping[str, int], fresh: names.Fresh) -> None:
-        self.precision, self.weights_dir, self.versions, self.fresh = precision, weights_dir, versions, fresh
+    def __init__(self, precision: str, versions: Mapping[str, int], fresh: names.Fresh) -> None:
+        self.precision, self.versions, self.fresh = precision, versions, fresh
         self.narrow = PRECISIONS[precision][0]
 
     def graph(
@@ -83,7 +89,8 @@ class _Rounding:
         free = [frozenset() if i in keep else self._free_inputs(node) for i, node in enumerate(graph.node)]
         for name in names.defined(graph):
             renamed.pop(name, None)
-        rounded, exact = _reads_by_precision(graph, keep, free)
+        moves = frozenset(i for i, node in enumerate(graph.node) if self._only_moves(node, types))
+        rounded, exact = _reads_by_precision(graph, keep, free, moves)
         for name in sorted(rounded & set(weights)):
             if name in exact:
                 copy = graph.initializer.add()
@@ -132,6 +139,11 @@ class _Rounding:
             nodes.append(cast)
         return target
 
+    def _only_moves(self, node: NodeProto, types: Mapping[str, int]) -> bool:
+        """Whether all that it gives are elements of what it reads, and rounded."""
+        plain = node.op_type in _MOVES and not schema.domain_of(node)
+        return plain and all(types.get(name) == _FLOAT for name in node.output if name)
+
     def _free_inputs(self, node: NodeProto) -> frozenset[int]:
         """Positions of float inputs that the operator fixes to float32."""
         if schema.signature(node, self.versions) is None:
@@ -144,14 +156,14 @@ class _Rounding:
             name = tensor.name
             tensor.CopyFrom(numpy_helper.from_array(round_values(numpy_helper.to_array(tensor), self.precision), name))
             return
-        converted.convert_weight(tensor, self.weights_dir, PRECISIONS[self.precision][1], np.dtype(np.float32))
+        converted.convert_weight(tensor, PRECISIONS[self.precision][1], np.dtype(np.float32))
 
 
 def _reads_by_precision(
-    graph: GraphProto, keep: frozenset[int], free: list[frozenset[int]]
+    graph: GraphProto, keep: frozenset[int], free: list[frozenset[int]], moves: frozenset[int]
 ) -> tuple[set[str], set[str]]:
-    """(names that rounded nodes read, names that something reads exactly): kept nodes, float32-only inputs and the graph's
-    outputs read exactly."""
+    """(names that must be rounded for who reads them, names that something reads exactly): kept nodes, float32-only inputs and
+    the graph's outputs read exactly; nodes that only move what they read (``moves``) take either."""
     rounded: set[str] = set()
     exact = {o.name for o in graph.output}
     for i, node in enumerate(graph.node):
@@ -159,7 +171,7 @@ def _reads_by_precision(
         if i in keep:
             exact.update(node.input)
             exact.update(captured)
-        else:
+        elif i not in moves:
             for position, name in enumerate(node.input):
                 (exact if position in free[i] else rounded).add(name)
             rounded.update(captured)

@@ -1,11 +1,13 @@
 """A model with its weights in it, or in one file beside it: what programs of others can open."""
 
+from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 
 from onnx import ModelProto, TensorProto
 
-from engines.graph import external
+from engines.graph import converted, external
+from engines.graph.model_problem import ModelProblem
 
 
 def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
@@ -13,8 +15,22 @@ def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
     copy = deepcopy(model)
     for tensor in external.initializers_with_bodies(copy.graph):
         if external.is_external(tensor):
-            make_inner(tensor, external.read_bytes(tensor, weights_dir))
+            make_inner(tensor, b"".join(_read_pieces(tensor, weights_dir)))
     return copy
+
+
+def _read_pieces(tensor: TensorProto, weights_dir: str) -> Iterator[bytes]:
+    """The raw bytes of an external tensor, converted ones made on the way. Raises ``ModelProblem``."""
+    location, offset, _ = external.external_span(tensor)
+    left = external.byte_size(tensor.data_type, tensor.dims)
+    try:
+        for piece in converted.read_again(weights_dir, location, offset, left):
+            left -= len(piece)
+            yield piece
+    except OSError as error:
+        raise ModelProblem(f"The weights file '{converted.source_of(location)}' is missing.") from error
+    if left:
+        raise ModelProblem(f"The weights file '{converted.source_of(location)}' is cut short.")
 
 
 def make_inner(tensor: TensorProto, data: bytes) -> None:
@@ -31,10 +47,8 @@ def copy_with_weights(folder: Path, model: ModelProto, weights_dir: str) -> Mode
     with (folder / "weights.bin").open("wb") as file:
         for tensor in external.initializers_with_bodies(copy.graph):
             if external.is_external(tensor):
-                location, offset, _ = external.external_span(tensor)
-                size = external.byte_size(tensor.data_type, tensor.dims)
                 file.write(bytes(-file.tell() % external.ALIGN))
-                external.make_external(tensor, "weights.bin", file.tell(), size)
-                for piece in external.read_chunks(external.resolve(weights_dir, location), offset, size):
-                    file.write(piece)
+                start = file.tell()
+                file.writelines(_read_pieces(tensor, weights_dir))
+                external.make_external(tensor, "weights.bin", start, file.tell() - start)
     return copy

@@ -33,7 +33,7 @@ class _Plan(NamedTuple):
     stores: bool = False
 
 
-def to_precision(model: ModelProto, weights_dir: str, precision: str, keep: Collection[int]) -> ModelProto:
+def to_precision(model: ModelProto, precision: str, keep: Collection[int]) -> ModelProto:
     """A copy typed in ``fp16`` or ``bf16``. ``keep``: positions in ``graph.node`` of nodes that stay in FP32.
 
     Float32 inputs and outputs of the graph stay float32, with a cast. Names of the graph's inputs and outputs stay; inner tensors
@@ -47,10 +47,10 @@ def to_precision(model: ModelProto, weights_dir: str, precision: str, keep: Coll
     version = schema.opsets(model).get("", 13)
     if precision == "bf16" and version < 13:
         raise ModelProblem(f"Typed BF16 needs opset 13 or newer; this model has opset {version}. {CONVERT}")
-    return _convert_model(model, weights_dir, plan, keep)
+    return _convert_model(model, plan, keep)
 
 
-def to_float64(model: ModelProto, weights_dir: str) -> ModelProto:
+def to_float64(model: ModelProto) -> ModelProto:
     """A copy that computes in double what the model computes in float32, FP16 and BF16: a judge of the reference itself, or the
     reference.
 
@@ -59,22 +59,22 @@ def to_float64(model: ModelProto, weights_dir: str) -> ModelProto:
     one that widens takes doubles. Operators without doubles keep their own type, with casts. Raises ``ModelProblem``.
     """
     sources = frozenset({int(TensorProto.FLOAT), int(TensorProto.FLOAT16), int(TensorProto.BFLOAT16)})
-    return _convert_model(model, weights_dir, _Plan(_DOUBLE, np.dtype(np.float64), sources, rounds=True), ())
+    return _convert_model(model, _Plan(_DOUBLE, np.dtype(np.float64), sources, rounds=True), ())
 
 
-def to_rounded(model: ModelProto, weights_dir: str) -> ModelProto:
+def to_rounded(model: ModelProto) -> ModelProto:
     """A copy that computes in float32 what the model computes in FP16 and BF16, and rounds each result to the type that it had:
     what a faultless engine that obeys the types gives. FP32 stays as it is. Raises ``ModelProblem``."""
     plan = _Plan(int(TensorProto.FLOAT), np.dtype(np.float32), frozenset(_HALVES), rounds=True, stores=True)
-    return _convert_model(model, weights_dir, plan, ())
+    return _convert_model(model, plan, ())
 
 
-def _convert_model(model: ModelProto, weights_dir: str, plan: _Plan, keep: Collection[int]) -> ModelProto:
+def _convert_model(model: ModelProto, plan: _Plan, keep: Collection[int]) -> ModelProto:
     result = deepcopy(model)
     graph = result.graph
     kept = frozenset(keep)
     types = schema.element_types(result)
-    shared = _Shared(plan, weights_dir, schema.opsets(result), names.Fresh(names.used(graph)), [])
+    shared = _Shared(plan, schema.opsets(result), names.Fresh(names.used(graph)), [])
     shared.notes.extend(f"'{name}' keeps its own precision inside." for name in local_calls(result, kept))
     scope = _Scope(shared, graph, types, None)
     scope.convert(kept, {i.name for i in graph.input}, [o.name for o in graph.output])
@@ -86,7 +86,6 @@ def _convert_model(model: ModelProto, weights_dir: str, plan: _Plan, keep: Colle
 
 class _Shared(NamedTuple):
     plan: _Plan
-    weights_dir: str
     versions: Mapping[str, int]
     fresh: names.Fresh
     notes: list[str]
@@ -146,7 +145,7 @@ class _Scope:
             copy = deepcopy(tensor)
             copy.name = self.made[name, wanted]
             if wanted != tensor.data_type:
-                _retype_weight(copy, self.plan, self.shared.weights_dir)
+                _retype_weight(copy, self.plan)
             self._new_weights.append(copy)
         return self.made[name, wanted]
 
@@ -292,7 +291,7 @@ class _Scope:
         elif node.op_type in ("ConstantOfShape", "Constant"):
             value = schema.attribute(node, "value")
             if value is not None:
-                _retype_weight(value.t, self.plan, self.shared.weights_dir)
+                _retype_weight(value.t, self.plan)
             elif node.op_type == "ConstantOfShape":
                 node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(
                     numpy_helper.from_array(np.zeros(1, self.plan.dtype))
@@ -342,10 +341,10 @@ class _Scope:
             declared.tensor_type.elem_type = kind
 
 
-def _retype_weight(tensor: TensorProto, plan: _Plan, weights_dir: str) -> None:
-    """Change the element type of a weight; external ones get files of converted weights, made once."""
+def _retype_weight(tensor: TensorProto, plan: _Plan) -> None:
+    """Change the element type of a weight; external ones point to converted weights."""
     if external.is_external(tensor):
-        converted.convert_weight(tensor, weights_dir, plan.dtype)
+        converted.convert_weight(tensor, plan.dtype)
         return
     name, dims = tensor.name, tuple(tensor.dims)
     values = converted.cast_along(numpy_helper.to_array(tensor), (plan.dtype,))

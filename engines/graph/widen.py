@@ -15,7 +15,7 @@ HALVES = frozenset({int(TensorProto.FLOAT16), int(TensorProto.BFLOAT16)})
 _FLOAT = int(TensorProto.FLOAT)
 
 
-def widen_halves(model: ModelProto, weights_dir: str, originals: Mapping[str, TensorProto]) -> ModelProto:
+def widen_halves(model: ModelProto, originals: Mapping[str, TensorProto]) -> ModelProto:
     """A copy with no half in it. ``originals``: by the name of a weight of the main graph what it was before. Raises
     ``ModelProblem`` where a weights file is damaged."""
     copy = deepcopy(model)
@@ -24,28 +24,28 @@ def widen_halves(model: ModelProto, weights_dir: str, originals: Mapping[str, Te
             name = tensor.name
             tensor.CopyFrom(before)
             tensor.name = name
-    _widen_graph(copy.graph, weights_dir)
+    _widen_graph(copy.graph)
     return copy
 
 
-def _widen_graph(graph: GraphProto, weights_dir: str) -> None:
+def _widen_graph(graph: GraphProto) -> None:
     for tensor in graph.initializer:
-        _widen_tensor(tensor, weights_dir)
+        _widen_tensor(tensor)
     for value in (*graph.input, *graph.output, *graph.value_info):
         _widen_type(value.type)
     for node in graph.node:
-        _widen_attributes(node, weights_dir)
+        _widen_attributes(node)
         for body in names.bodies(node):
-            _widen_graph(body, weights_dir)
+            _widen_graph(body)
 
 
-def _widen_attributes(node: NodeProto, weights_dir: str) -> None:
+def _widen_attributes(node: NodeProto) -> None:
     special = schema.DTYPE_ATTRIBUTE.get(node.op_type)
     for attribute in node.attribute:
         if special is not None and attribute.name == special[0] and attribute.i in HALVES:
             attribute.i = _FLOAT
         if attribute.HasField("t"):
-            _widen_tensor(attribute.t, weights_dir)
+            _widen_tensor(attribute.t)
 
 
 def _widen_type(declared: TypeProto) -> None:
@@ -58,11 +58,11 @@ def _widen_type(declared: TypeProto) -> None:
         _widen_type(declared.optional_type.elem_type)
 
 
-def _widen_tensor(tensor: TensorProto, weights_dir: str) -> None:
+def _widen_tensor(tensor: TensorProto) -> None:
     if tensor.data_type not in HALVES:
         return
     if not external.is_external(tensor):
         value = numpy_helper.to_array(tensor).astype(np.float32).reshape(tuple(tensor.dims))
         tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
         return
-    converted.convert_weight(tensor, weights_dir, np.dtype(np.float32))
+    converted.convert_weight(tensor, np.dtype(np.float32))

@@ -43,7 +43,7 @@ def put_model(
             if refers and converted.source_of(location) in held:
                 continue
             size = external.byte_size(tensor.data_type, tensor.dims)
-            pieces = external.read_chunks(external.resolve(weights_dir, location), offset, size)
+            pieces = converted.read_again(weights_dir, location, offset, size)
             if large:
                 incoming = incoming or stack.enter_context(external.Incoming(store.artifacts))
                 external.make_external(tensor, beside, incoming.append(pieces), size)

@@ -23,7 +23,7 @@ import numpy as np
 from engines import backends, spec
 from engines.array import Array
 from engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
-from engines.backends.builds import Kept, close_built, outside_bytes
+from engines.backends.builds import Kept, build, close_built, outside_bytes
 from engines.data import originals, samples
 from engines.graph import load
 from engines.graph.cut import Cut, cut
@@ -122,11 +122,6 @@ def make_engine(text: str) -> Engine:
         return backends.make(text)
     except ValueError as error:
         raise EngineFault("refused", str(error)) from error
-
-
-def close_builds() -> None:
-    """Close what is kept warm."""
-    _builds.clear()
 
 
 # With the bytes that it gave out in a run, which an engine may go on holding.
@@ -313,7 +308,7 @@ class _Captures:
             request = BuildRequest(
                 part.model, model.weights_dir, marks=tuple(part.marks), feed_shapes=by_name, sample=sample
             )
-            built = take_halves(self._engine.build(request), part, self._reference)
+            built = take_halves(build(self._engine, request), part, self._reference)
             return part, built, sum(max(0, self._estimate_size(index.tensors[t])) for t in marks)
 
         try:

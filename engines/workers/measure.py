@@ -14,7 +14,7 @@ from onnx import ModelProto
 
 from engines.array import Array
 from engines.backends.base import BuildRequest, Built, EngineFault
-from engines.backends.builds import Kept, close_built, outside_bytes
+from engines.backends.builds import Kept, build, close_built, outside_bytes
 from engines.compare import metrics, refusal
 from engines.compare.answers import answer
 from engines.data import postprocess, samples, score, tactic_replay
@@ -69,14 +69,6 @@ _builds: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST
 _slices: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
 # Apart from what is run with them: that may not be closed meanwhile.
 _stages: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
-
-
-def forget_builds() -> None:
-    """Close what is kept warm."""
-    _cuts.clear()
-    _builds.clear()
-    _slices.clear()
-    _stages.clear()
 
 
 def measure(probe: Measure, store: Store, progress: Say) -> Measurement:
@@ -349,7 +341,7 @@ class _Measuring:
             attempt=probe.attempt,
             say=self.progress,
         )
-        built = self.engine.build(request)
+        built = build(self.engine, request)
         facts = {"written": {"names": list(made.names), "lost": list(made.lost)}}
         return _Ready(replace(part, model=made.model), built, time.monotonic() - begun, facts=facts)
 

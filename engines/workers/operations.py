@@ -162,12 +162,6 @@ def _log_traceback() -> None:
         traceback.print_exc()
 
 
-def forget_all() -> None:
-    """Let go of everything that is kept warm."""
-    measure.forget_builds()
-    captures.close_builds()
-
-
 def _say_unexpected(error: Exception) -> str:
     text = " ".join(str(error).split())[:400]
     if isinstance(error, OSError) and error.strerror:

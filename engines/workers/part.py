@@ -9,7 +9,7 @@ import numpy as np
 
 from engines.array import Array
 from engines.backends.base import BuildRequest, Built, EngineFault
-from engines.backends.builds import Kept, close_built
+from engines.backends.builds import Kept, build, close_built
 from engines.data import originals, samples
 from engines.data.input_problem import InputProblem
 from engines.graph.cut import Cut, cut, feeds_of, kept_rows, node_ids, outputs_of
@@ -185,7 +185,7 @@ class Part:
             part=piece,
             **how,
         )
-        return take_halves(engine.build(request), part, spec)
+        return take_halves(build(engine, request), part, spec)
 
 
 def feeds_by_name(part: Cut, arrays: Mapping[int, Array]) -> dict[str, Array]:

@@ -45,7 +45,7 @@ def write_form(
         part = originals.leave_layers_float(store, own, part, there, reference)
     model = part.model
     if rest:
-        model = to_precision(model, own.weights_dir, rest, [i for i, n in enumerate(part.node_ids) if n in there])
+        model = to_precision(model, rest, [i for i, n in enumerate(part.node_ids) if n in there])
     if outside_bytes(model) < REFERS:
         model = ModelProto.FromString(standing_alone(model, own.weights_dir).SerializeToString(deterministic=True))
     return Written(

@@ -204,9 +204,9 @@ class Worker:
         limit = _GROWN * memory.machine()
         if not limit or memory.own() < limit:
             return False
-        from engines.workers import operations
+        from engines.backends import builds
 
-        operations.forget_all()
+        builds.clear_all()
         return memory.own() >= limit
 
 

@@ -39,7 +39,7 @@ def main(engine: str, path: str, layerwise: str = "") -> int:
     expected = [captured[n] for n in names] if layerwise else session(model, off).run(None, fed)
     if engine == "fp16":
         stored = {n: round_values(a, "fp16") if a.dtype == np.float32 else a for n, a in fed.items()}
-        actual = session(emulate_precision(model, ".", "fp16", ()), off).run(None, stored)
+        actual = session(emulate_precision(model, "fp16", ()), off).run(None, stored)
     else:
         actual = session(model, on).run(None, fed)
     worst = 0.0

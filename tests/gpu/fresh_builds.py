@@ -117,7 +117,7 @@ def one(trt: Any, logger: Any, builder: Any, build: dict[str, Any]) -> dict[str,
         sys.path.insert(0, str(ROOT))
         from engines.graph.typed import to_precision
 
-        model = to_precision(model, None, precision.partition("-")[2], ())
+        model = to_precision(model, precision.partition("-")[2], ())
     strong = precision.startswith(("strong", "model"))
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED) if strong else 0)
     began = time.monotonic()

@@ -53,7 +53,7 @@ def test_a_built_engine_runs_as_it_is_and_fails_alike_built_again(tmp_path: Path
 
     model, inputs = models.layernorm(tmp_path)
     plan = tmp_path / "model.plan"
-    typed = to_precision(onnx.load(model), str(tmp_path), "fp16", frozenset())
+    typed = to_precision(onnx.load(model), "fp16", frozenset())
     builder = trt.Builder(log := trt.Logger(trt.Logger.ERROR))
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     assert trt.OnnxParser(network, log).parse(typed.SerializeToString())

@@ -159,7 +159,7 @@ def test_a_kept_model_points_to_the_sessions_weights_until_it_is_written_somewhe
     onnx.save(helper.make_model(helper.make_graph(nodes, "g", [x], [y], weights)), tmp_path / "given.onnx")
     store = Store(tmp_path / "session")
     stored = load.load(store, load.import_model(tmp_path / "given.onnx", store).digest)
-    halves = to_precision(stored.proto, stored.weights_dir, "fp16", ())
+    halves = to_precision(stored.proto, "fp16", ())
     made = artifact_files.put_model(store, "engine.onnx", halves, stored.weights_dir, external.locations(stored.proto))
     assert store.path(made["engine.onnx"]).stat().st_size < 2000
     for path in store.weights.glob("*.*.bin"):

@@ -189,6 +189,8 @@ class Program:
 class Engine:
     """A program with its options."""
 
+    converts = True
+
     def __init__(self, info: EngineInfo, program: Program, chosen: Mapping[str, Any]) -> None:
         self.info = info
         self._program, self._typed, self._dtypes = program, chosen["typed"], chosen["dtypes"]
@@ -198,7 +200,7 @@ class Engine:
         given = with_outputs(request.model, request.marks)
         try:
             if self._typed or (request.keep and self.info.precision in ("fp16", "bf16")):
-                given = to_precision(given, request.weights_dir, self.info.precision, request.keep)
+                given = to_precision(given, self.info.precision, request.keep)
             given = _stated(given)
             shown, was = doors.carried(given, schema.element_types(given), self._dtypes)
             built = Built(self._program, shown, was)
@@ -207,12 +209,9 @@ class Engine:
         try:
             _write(built.folder, shown, request.weights_dir)
             self._program.build(built.folder)
-        except (ModelProblem, FileNotFoundError) as error:
+        except ModelProblem as error:
             built.close()
-            why = (
-                str(error) if isinstance(error, ModelProblem) else f"The weights file '{error.filename}' is not there."
-            )
-            raise EngineFault("invalid-model", why) from error
+            raise EngineFault("invalid-model", str(error)) from error
         except BaseException:
             built.close()
             raise

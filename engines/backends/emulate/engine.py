@@ -32,6 +32,8 @@ _SMALL = 16 << 20  # bytes fed times nodes: a guess at what all activations take
 class Engine:
     """ONNX Runtime, literal, on the model with a pair of casts behind every result."""
 
+    converts = True
+
     def __init__(self, info: EngineInfo) -> None:
         self.info = info
 
@@ -40,12 +42,12 @@ class Engine:
         try:
             marked = with_outputs(_state_types(request.model, request.weights_dir), request.marks)
             if self.info.spec == _AS_TYPED:
-                model = to_rounded(marked, request.weights_dir)
+                model = to_rounded(marked)
             elif division := divide(marked) if _is_searched(request) else None:
                 settings = _choose_settings(request, marked)
                 return Staged(marked, division, request.weights_dir, self.info.precision, request.keep, settings)
             else:
-                model = emulate_precision(marked, request.weights_dir, self.info.precision, request.keep)
+                model = emulate_precision(marked, self.info.precision, request.keep)
         except ModelProblem as error:
             raise EngineFault("unsupported", str(error)) from error
         return Session(model, request.weights_dir, _choose_settings(request, model), sharing=True)
@@ -100,7 +102,7 @@ def make(spec: EngineSpec) -> Engine:
         ),
         options=DECLARATION.options,
         slots=machine.count_slots(1),
-        copies=0.25,
+        copies=1.25,
         typed=_AS_TYPED,
     )
     return Engine(info)

@@ -19,11 +19,11 @@ import onnx
 
 from engines.backends.base import check_names
 from engines.backends.builds import Kept, outside_bytes
-from engines.backends.onnxruntime.engine import HELD, Session, Settings, unwrap_array, wrap_array
+from engines.backends.onnxruntime.engine import Session, Settings, has_grown
+from engines.backends.onnxruntime.values import unwrap_array, wrap_array
 from engines.graph import external
 from engines.graph.emulate import emulate_precision
 from engines.graph.stages import Stage, split
-from engines.store import memory
 
 Array = np.ndarray[Any, Any]
 
@@ -76,7 +76,8 @@ class Staged:
         settings: Settings,
     ) -> None:  # fmt: skip
         """Raises ``EngineFault``, ``ModelProblem``."""
-        self._of = plain, weights_dir, precision, keep
+        self._of = plain, precision, keep
+        self._weights_dir = weights_dir
         self._stages, self._took = division.stages, division.took
         digest = division.digest + repr((weights_dir, precision, settings)).encode()
         self._keys: list[bytes] = []
@@ -89,9 +90,7 @@ class Staged:
         self._asked: set[bytes] = set()
 
     def _build(self, stage: Stage, keep: frozenset[int], settings: Settings) -> Session:
-        _, weights_dir, precision, _ = self._of
-        model = emulate_precision(stage.model, weights_dir, precision, keep)
-        return Session(model, weights_dir, settings, sharing=True)
+        return Session(emulate_precision(stage.model, self._of[1], keep), self._weights_dir, settings, sharing=True)
 
     @cached_property
     def model(self) -> onnx.ModelProto:
@@ -108,7 +107,7 @@ class Staged:
         again = fed in self._asked
         self._asked.add(fed)
         wrapped = {name: wrap_array(array) for name, array in feeds.items()}
-        give_back = memory.own() > HELD
+        give_back = has_grown()
         here = _Entered(0, fed, {})
         while True:
             at, entered, values = here if again else self._look_ahead(here)

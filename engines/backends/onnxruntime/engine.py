@@ -4,8 +4,6 @@ Sessions are made from the model's bytes; external weights are found through the
 written or copied. Prepacking copies weights and changes last digits: off with ``optimization=disabled``, else as in real use.
 """
 
-import contextlib
-import ctypes
 import functools
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import onnx
 import onnxruntime as ort
 
@@ -23,20 +20,15 @@ from engines.array import Array
 from engines.backends import machine
 from engines.backends.base import BuildRequest, EngineFault, EngineInfo, EngineMissing, check_names, list_capabilities
 from engines.backends.marks import with_outputs
-from engines.backends.onnxruntime import DECLARATION, optimizers, plug_ins
+from engines.backends.onnxruntime import DECLARATION, optimizers, plug_ins, weights
 from engines.backends.onnxruntime.outside import LEVELS, PLAIN_WEIGHTS, PROVIDERS, split_pairs
+from engines.backends.onnxruntime.values import PLAIN, unwrap_array, wrap_array
 from engines.data import held
-from engines.graph import external, schema, versions
+from engines.graph import converted, external, schema, versions
+from engines.graph.model_problem import ModelProblem
 from engines.spec import EngineSpec
 from engines.store import memory
 
-# Element types that ONNX Runtime's own numpy conversion gets right; all others go through their bytes.
-_PLAIN = frozenset(
-    f"tensor({t})"
-    for t in (
-        "float", "double", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "string",
-    )
-)  # fmt: skip
 _ERRORS_ONLY = 3
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_ ]+ : ")
 _SOURCE = re.compile(r"/\S*/(?=onnxruntime/)\S+?:\d+ (?:.*?\) ?)?")
@@ -84,6 +76,11 @@ class Settings(msgspec.Struct, frozen=True):
 HELD = 1 << 30  # bytes of the process: with more, what a run took of the shared memory goes back when it ends
 
 
+def has_grown() -> bool:
+    """Whether the process holds much beside the weights that its sessions were given."""
+    return memory.own() > HELD and memory.own() - weights.held() > HELD
+
+
 class Session:
     """A built model. ``run`` gives every graph output by name; sequences, absent optionals and sparse tensors are left out."""
 
@@ -93,7 +90,8 @@ class Session:
         ``EngineFault``."""
         self.model = model
         self._sharing = sharing
-        self._session: Any = _create_session(model, weights_dir, settings, sharing)
+        self._session: Any
+        self._session, self._given = _create_session(model, weights_dir, settings, sharing)
         elsewhere = settings.provider != "cpu" or settings.provider_library
         told = elsewhere and plug_ins.can_tell_share()
         self.facts: Mapping[str, Any] = {"taken": plug_ins.count_taken(self._session)} if told else {}
@@ -106,8 +104,8 @@ class Session:
             raise EngineFault("refused", "This session was closed.")
         names = check_names(feeds, self._inputs, outputs, self._types)
         tensors = [name for name in names if self._types[name].startswith("tensor(")]
-        plain = [name for name in tensors if self._types[name] in _PLAIN]
-        how = _giving_back() if self._sharing and memory.own() > HELD else None
+        plain = [name for name in tensors if self._types[name] in PLAIN]
+        how = _giving_back() if self._sharing and has_grown() else None
         try:
             if len(plain) == len(names):
                 return dict(zip(names, self._session.run(names, self._fed_arrays(feeds), how), strict=True))
@@ -142,7 +140,7 @@ class Session:
         return self._types
 
     def close(self) -> None:
-        self._session = None
+        self._session, self._given = None, {}
 
     def _fed_arrays(self, feeds: Mapping[str, Array]) -> dict[str, Any]:
         """Feeds as numpy arrays, wrapped where numpy has no such type."""
@@ -150,7 +148,7 @@ class Session:
             name: value.astype(object, copy=False)
             if kind == "tensor(string)"
             else value
-            if kind in _PLAIN
+            if kind in PLAIN
             else wrap_array(value)
             for name, kind in self._inputs.items()
             for value in (feeds[name],)
@@ -159,6 +157,8 @@ class Session:
 
 class Engine:
     """ONNX Runtime with its options."""
+
+    converts = True
 
     def __init__(self, info: EngineInfo, settings: Settings) -> None:
         self.info = info
@@ -277,8 +277,39 @@ def _giving_back() -> Any:
     return how
 
 
-def _create_session(model: onnx.ModelProto, weights_dir: str, settings: Settings, sharing: bool) -> Any:
+def _create_session(
+    model: onnx.ModelProto, weights_dir: str, settings: Settings, sharing: bool
+) -> tuple[Any, weights.Values]:
+    """A session, and the weights that it was given, which must outlive it. Optimizers and other providers read weights for
+    themselves, from files."""
+    plain = settings.optimization == "disabled" and settings.provider == "cpu" and not settings.provider_library
+    try:
+        if plain and (values := weights.make(model, weights_dir)):
+            rest = weights.leave_out(model, weights_dir, values)
+            converted.write_files(external.initializers_with_bodies(rest.graph), weights_dir)
+            try:
+                return _start_session(rest, weights_dir, settings, sharing, values), values
+            except Exception as error:
+                if "xternal" not in str(error):  # this ONNX Runtime wants to see the bytes of a weight all the same
+                    raise
+        converted.write_files(external.initializers_with_bodies(model.graph), weights_dir)
+        return _start_session(model, weights_dir, settings, sharing, {}), {}
+    except ModelProblem as error:
+        raise EngineFault("invalid-model", str(error)) from error
+    except (held.NotAgreed, EngineMissing, EngineFault):
+        raise
+    except Exception as error:
+        if unfit := _say_unfit(str(error), model):
+            raise EngineFault("refused", unfit) from error
+        raise _make_fault(error, built=False) from error
+
+
+def _start_session(
+    model: onnx.ModelProto, weights_dir: str, settings: Settings, sharing: bool, values: weights.Values
+) -> Any:
+    """Raises what ONNX Runtime raises, and what the libraries that it is told of lead to."""
     config = ort.SessionOptions()
+    weights.add(config, values)
     if sharing:
         _share_memory()
         config.add_session_config_entry("session.use_env_allocators", "1")
@@ -301,27 +332,20 @@ def _create_session(model: onnx.ModelProto, weights_dir: str, settings: Settings
     providers = None if library else list(dict.fromkeys((PROVIDERS[settings.provider], PROVIDERS["cpu"])))
     if providers != [PROVIDERS["cpu"]]:
         config.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    try:
-        told = split_pairs(options.with_libraries(settings.provider_options, _copy_held))
-        if library:
-            device = plug_ins.find_device(library, settings.provider_name, settings.provider_device)
-            config.add_provider_for_devices([device], told)
-        for extra in settings.custom_ops:
-            config.register_custom_ops_library(str(held.copy(extra)))
-        return ort.InferenceSession(
-            model.SerializeToString(),
-            config,
-            providers=providers,
-            provider_options=[told, {}][: len(providers)] if providers and told else None,
-            disabled_optimizers=list(settings.disabled_optimizers) or None,
-            enable_fallback=0,  # else another provider would compute in silence where this one cannot
-        )
-    except (held.NotAgreed, EngineMissing, EngineFault):
-        raise
-    except Exception as error:
-        if unfit := _say_unfit(str(error), model):
-            raise EngineFault("refused", unfit) from error
-        raise _make_fault(error, built=False) from error
+    told = split_pairs(options.with_libraries(settings.provider_options, _copy_held))
+    if library:
+        device = plug_ins.find_device(library, settings.provider_name, settings.provider_device)
+        config.add_provider_for_devices([device], told)
+    for extra in settings.custom_ops:
+        config.register_custom_ops_library(str(held.copy(extra)))
+    return ort.InferenceSession(
+        model.SerializeToString(),
+        config,
+        providers=providers,
+        provider_options=[told, {}][: len(providers)] if providers and told else None,
+        disabled_optimizers=list(settings.disabled_optimizers) or None,
+        enable_fallback=0,  # else another provider would compute in silence where this one cannot
+    )
 
 
 def _copy_held(path: str) -> str:
@@ -374,48 +398,3 @@ def _make_fault(error: Exception, built: bool) -> EngineFault:
     if kind == "InvalidArgument" and "while running" not in text:  # of the feeds, not of a node
         return EngineFault("refused", f"ONNX Runtime refuses what it was fed: {said}")
     return EngineFault("error", f"ONNX Runtime failed while it ran the model: {said}")
-
-
-def wrap_array(value: Array) -> Any:
-    """An OrtValue of any element type: numpy's own share their memory, others (BF16, FP8, 4 and 2 bits) are copied in."""
-    if value.dtype.isbuiltin == 1:
-        return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value).reshape(value.shape))
-    kind = external.elem_type_of(value.dtype)
-    raw = pack_elements(value, external.PACKED_BITS.get(kind, 8))
-    wrapped = ort.OrtValue.ortvalue_from_shape_and_type(list(value.shape), kind)
-    if raw:
-        ctypes.memmove(wrapped.data_ptr(), raw, len(raw))
-    return wrapped
-
-
-def unwrap_array(value: Any) -> Array:
-    """An OrtValue's tensor as numpy, through its bytes where numpy lacks the type."""
-    if str(value.data_type()) in _PLAIN:
-        return np.asarray(value.numpy())
-    kind, shape = int(value.element_type()), tuple(value.shape())
-    size = external.byte_size(kind, shape)
-    if value.device_name().lower() != "cpu":
-        raise EngineFault("unsupported", f"A tensor of type {value.data_type()} cannot be read back from the device.")
-    raw = ctypes.string_at(value.data_ptr(), size) if size else b""
-    return unpack_elements(raw, kind, shape)
-
-
-def pack_elements(value: Array, bits: int) -> bytes:
-    """Raw bytes of an array as ONNX lays them out: elements narrower than a byte share one, the first in the low bits."""
-    data = np.ascontiguousarray(value).reshape(-1)
-    if bits == 8:
-        return data.tobytes()
-    codes = data.view(np.uint8) & ((1 << bits) - 1)
-    each = 8 // bits
-    padded = np.zeros((-(-codes.size // each), each), np.uint8)
-    padded.reshape(-1)[: codes.size] = codes
-    shifted = padded << (np.arange(each, dtype=np.uint8) * bits)
-    return bytes(np.bitwise_or.reduce(shifted, axis=1).astype(np.uint8).tobytes())
-
-
-def unpack_elements(raw: bytes, kind: int, shape: tuple[int, ...]) -> Array:
-    """An array from ONNX's raw bytes, in the dtype (of numpy or ml_dtypes) of that element type."""
-    tensor = onnx.TensorProto(data_type=kind, dims=shape, raw_data=raw)
-    with contextlib.suppress(TypeError):
-        return np.asarray(onnx.numpy_helper.to_array(tensor))
-    return np.frombuffer(raw, external.dtype_of(kind)).reshape(shape)

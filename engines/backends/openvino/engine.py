@@ -19,7 +19,7 @@ from engines.backends import machine
 from engines.backends.base import BuildRequest, EngineFault, EngineInfo, EngineMissing, check_names, list_capabilities
 from engines.backends.marks import with_outputs
 from engines.backends.openvino import DECLARATION, devices, ir
-from engines.graph import external
+from engines.graph import converted, external
 from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_precision
 from engines.spec import EngineSpec
@@ -97,9 +97,13 @@ class Engine:
         model = with_outputs(request.model, request.marks)
         if request.keep and self.info.precision != "fp32":
             try:
-                model = to_precision(model, request.weights_dir, self.info.precision, request.keep)
+                model = to_precision(model, self.info.precision, request.keep)
             except ModelProblem as error:
                 raise EngineFault("unsupported", f"OpenVINO: {error}") from error
+        try:
+            converted.write_files(external.initializers_with_bodies(model.graph), request.weights_dir)
+        except ModelProblem as error:
+            raise EngineFault("invalid-model", f"OpenVINO: {error}") from error
         with _write_beside(model, request.weights_dir) as path:
             try:
                 read = self._core.read_model(path)

@@ -19,7 +19,7 @@ from engines.backends.base import BuildRequest, EngineFault, EngineInfo, check_n
 from engines.backends.marks import with_outputs
 from engines.backends.reference import DECLARATION
 from engines.backends.reference.operators import IGNORED, OWN
-from engines.graph import external, names
+from engines.graph import converted, external, names
 from engines.graph.model_problem import ModelProblem
 from engines.graph.standing_alone import standing_alone
 from engines.graph.typed import to_float64, to_precision
@@ -89,6 +89,8 @@ class Evaluation:
 class Engine:
     """The evaluator at one precision."""
 
+    converts = True
+
     def __init__(self, info: EngineInfo) -> None:
         self.info = info
 
@@ -101,8 +103,8 @@ class Engine:
 
         def convert(bare: onnx.ModelProto) -> onnx.ModelProto:
             if precision in ("fp16", "bf16"):
-                return to_precision(bare, request.weights_dir, precision, request.keep)
-            return to_float64(bare, request.weights_dir) if precision == "fp64" else bare
+                return to_precision(bare, precision, request.keep)
+            return to_float64(bare) if precision == "fp64" else bare
 
         try:
             return Evaluation(model, request.weights_dir, convert)
@@ -200,7 +202,7 @@ def _bared(model: onnx.ModelProto, weights_dir: str) -> tuple[onnx.ModelProto, d
     bare.graph.input.extend(
         onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in outside if t.name not in given
     )
-    return bare, {t.name: external.read(t, weights_dir) for t in outside}
+    return bare, {t.name: converted.read(t, weights_dir) for t in outside}
 
 
 def _convert_dtype(value: Array, kind: int) -> Array:

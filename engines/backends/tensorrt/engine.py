@@ -13,6 +13,7 @@ from engines.backends.tensorrt.library import Library
 from engines.backends.tensorrt.settings import Settings
 from engines.backends.tensorrt.timings import Entries
 from engines.data import held
+from engines.graph import converted, external
 from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_precision
 
@@ -61,9 +62,13 @@ class Engine:
         kept = {name for name, i in positions.items() if i in request.keep}
         if self._strong and settings.precision in ("fp16", "bf16"):
             try:
-                model = to_precision(model, request.weights_dir, settings.precision, request.keep)
+                model = to_precision(model, settings.precision, request.keep)
             except ModelProblem as error:
                 raise EngineFault("unsupported", str(error)) from error
+        try:
+            converted.write_files(external.initializers_with_bodies(model.graph), request.weights_dir)
+        except ModelProblem as error:
+            raise EngineFault("invalid-model", str(error)) from error
         try:
             return self._built(request, model, kept, untyped)
         except EngineFault as fault:

@@ -11,7 +11,7 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.graph import load
+from engines.graph import converted, external, load
 from engines.graph.cut import Cut, cut, feeds_of, outputs_of
 from engines.graph.ranges import decode
 from engines.probe import Candidate
@@ -28,6 +28,7 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], weights_dir: st
     options.log_severity_level = 4
     options.add_session_config_entry("session.disable_prepacking", "1")
     if weights_dir:
+        converted.write_files(external.initializers_with_bodies(model.graph), weights_dir)
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", weights_dir)
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     names = [o.name for o in session.get_outputs()]

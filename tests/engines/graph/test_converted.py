@@ -46,8 +46,11 @@ def test_spans_are_cast_alone_or_with_their_block_and_come_again_without_their_f
     def holds(offset: int, size: int) -> None:
         size = min(size, 300 - offset)
         tensor = weight(4 * offset, 4 * size)
-        converted.convert_weight(tensor, tmp_path, *chain)
+        converted.convert_weight(tensor, *chain)
         wanted = converted.cast_along(values[offset : offset + size], chain).tobytes()
+        assert converted.read(tensor, tmp_path).tobytes() == wanted
+        assert list((tmp_path / "weights").iterdir()) == [tmp_path / f"weights/{STEM}.bin"], "nobody asked for a file"
+        converted.write_files([tensor], tmp_path)
         assert external.read(tensor, tmp_path).tobytes() == wanted
         location, start, length = external.external_span(tensor)
         made = converted.made_of(location)
@@ -66,7 +69,9 @@ def test_only_what_is_asked_for_is_converted_and_small_weights_share_a_file(tmp_
     block = converted.BLOCK
     written(tmp_path, np.ones(5 * block // 4, np.float32))
     for offset, size in ((64, 4096), (8192, 64), (2 * block, 2 * block)):
-        converted.convert_weight(weight(offset, size), tmp_path, HALF)
+        tensor = weight(offset, size)
+        converted.convert_weight(tensor, HALF)
+        converted.write_files([tensor], tmp_path)
     sizes = sorted(p.stat().st_size for p in (tmp_path / "weights").glob("*.*.bin"))
     assert sizes == [block // 2 + 12, block + 12], "one block, and one weight that is larger than a block"
 
@@ -83,18 +88,16 @@ def test_other_names_are_no_converted_weights(name: str) -> None:
 def test_what_is_converted_twice_is_one_file_of_what_it_comes_down_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int, size: int
 ) -> None:
-    """However it came about, and where the first conversion was dropped meanwhile."""
+    """However it came about, and though there is no file of the first conversion."""
     monkeypatch.setattr(converted, "BLOCK", 256)
     values = np.random.default_rng(0).standard_normal(300, np.float32) * 1e5
     written(tmp_path, values)
     at_once, by_steps = weight(offset, size), weight(offset, size)
-    converted.convert_weight(by_steps, tmp_path, HALF)
-    (tmp_path / external.external_span(by_steps)[0]).unlink()
-    converted.convert_weight(by_steps, tmp_path, FLOAT)
-    converted.convert_weight(at_once, tmp_path, HALF, FLOAT)
+    converted.convert_weight(by_steps, HALF)
+    converted.convert_weight(by_steps, FLOAT)
+    converted.convert_weight(at_once, HALF, FLOAT)
     assert by_steps == at_once
     wanted = converted.cast_along(values[offset // 4 : (offset + size) // 4], (HALF, FLOAT)).tobytes()
-    assert external.read(by_steps, tmp_path).tobytes() == wanted
+    assert converted.read(by_steps, tmp_path).tobytes() == wanted
     location, start, length = external.external_span(by_steps)
-    (tmp_path / location).unlink()
     assert b"".join(converted.read_again(tmp_path, location, start, length)) == wanted

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from engines.graph import converted, external
+from engines.graph import converted, emulate, external
 from engines.graph.emulate import NOTE, emulate_precision, round_values
 from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_float64, to_precision
@@ -36,21 +36,20 @@ def made(model: onnx.ModelProto, folder: Path, feeds: dict[str, np.ndarray]) -> 
 
 
 def emulated(case: Subject, precision: str, keep: list[int]) -> dict[str, np.ndarray]:
-    return run(
-        emulate_precision(case.cut().model, case.model.weights_dir, precision, keep), case.feeds, case.model.weights_dir
-    )
+    return run(emulate_precision(case.cut().model, precision, keep), case.feeds, case.model.weights_dir)
 
 
 def inside(model: onnx.ModelProto, folder: str) -> onnx.ModelProto:
     """With its weights inside, for the checker and the ReferenceEvaluator."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
+    converted.write_files(external.initializers_with_bodies(copy.graph), folder)
     onnx.external_data_helper.load_external_data_for_model(copy, folder)
     return copy
 
 
 def typed(case: Subject, precision: str, keep: list[int]) -> dict[str, np.ndarray]:
-    model = inside(to_precision(case.cut().model, case.model.weights_dir, precision, keep), case.model.weights_dir)
+    model = inside(to_precision(case.cut().model, precision, keep), case.model.weights_dir)
     onnx.checker.check_model(model, full_check=True)
     with np.errstate(all="ignore"):
         values = ReferenceEvaluator(model).run(None, case.feeds)
@@ -134,28 +133,80 @@ def test_kept_nodes_exchange_exact_values_and_others_read_them_rounded(tmp_path:
     np.testing.assert_array_equal(got["d"], rounded(rounded(x + w) - rounded(w)))
 
 
-def test_weights_are_rounded_into_one_second_file(tmp_path: Path) -> None:
+def test_weights_are_rounded_in_memory_or_into_one_second_file(tmp_path: Path) -> None:
     w = np.random.default_rng(0).standard_normal((64, 64), np.float32)
     nodes = [n("MatMul", ["x", "w"], ["a"]), n("MatMul", ["a", "v"], ["y"])]
     case = made(
         graph(nodes, {"x": (FLOAT, [1, 64])}, [f"y:{FLOAT}"], {"w": w, "v": w.T.copy()}), tmp_path, {"x": w[:1]}
     )
-    first = emulate_precision(case.cut().model, case.model.weights_dir, "fp16", [])
-    files = sorted(p.name for p in case.store.weights.iterdir())
+    first = emulate_precision(case.cut().model, "fp16", [])
     source = external.external_span(case.model.initializers["w"])[0].split("/")[1]
+    exact = {"w": w, "v": w.T}
+    for tensor in first.graph.initializer:
+        np.testing.assert_array_equal(converted.read(tensor, case.model.weights_dir), rounded(exact[tensor.name]))
+    assert [p.name for p in case.store.weights.iterdir()] == [source]
+
+    converted.write_files(first.graph.initializer, case.model.weights_dir)
+    files = sorted(p.name for p in case.store.weights.iterdir())
     assert files == sorted([source, source.replace(".bin", f".float32-float16-float32.0-{converted.BLOCK}.bin")])
     stamp = (case.store.weights / files[-1]).stat().st_mtime_ns
-    second = emulate_precision(case.cut().model, case.model.weights_dir, "fp16", [0])
+    second = emulate_precision(case.cut().model, "fp16", [0])
+    converted.write_files(second.graph.initializer, case.model.weights_dir)
     assert sorted(p.name for p in case.store.weights.iterdir()) == files
     assert (case.store.weights / files[-1]).stat().st_mtime_ns == stamp
     for tensor in first.graph.initializer:
-        np.testing.assert_array_equal(
-            external.read(tensor, case.model.weights_dir), rounded({"w": w, "v": w.T}[tensor.name])
-        )
+        np.testing.assert_array_equal(external.read(tensor, case.model.weights_dir), rounded(exact[tensor.name]))
     kept = {t.name: external.external_span(t)[0] for t in second.graph.initializer}
     assert kept["w"].endswith(source)
     assert kept["v"].endswith(f".0-{converted.BLOCK}.bin")
     assert first.ByteSize() < 5000
+
+
+MOVED: dict[str, tuple[list[str], dict[str, object]]] = {
+    "Concat": (["w", "x"], {"axis": 0}), "DepthToSpace": (["w"], {"blocksize": 2}), "Expand": (["w", "many"], {}),
+    "Flatten": (["w"], {}), "Gather": (["w", "ids"], {}), "GatherElements": (["w", "places"], {}),
+    "GatherND": (["w", "pairs"], {}), "Identity": (["w"], {}), "Reshape": (["w", "flat"], {}), "Slice": (["w", "one", "two"], {}),
+    "SpaceToDepth": (["w"], {"blocksize": 2}), "Split": (["w"], {"axis": 1}), "Squeeze": (["w", "one"], {}),
+    "Tile": (["w", "many"], {}), "Transpose": (["w"], {}), "Unsqueeze": (["w", "one"], {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", sorted(emulate._MOVES))
+def test_what_is_only_moved_is_rounded_where_it_arrives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str
+) -> None:
+    """A table of which rows are gathered is not rounded as a whole; the bits are those of one that is."""
+    reads, attributes = MOVED[op]
+    shape = (1, 1, 8, 8) if op == "Squeeze" else (1, 4, 8, 8)
+    w = np.random.default_rng(0).standard_normal(shape, np.float32) * 1e4
+    w.flat[:4] = np.nan, np.inf, 1e-8, 7e4
+    weights = {
+        "w": w, "many": np.array([2, 1, 1, 1]), "ids": np.array([0, 0]), "flat": np.array([-1]), "one": np.array([1]),
+        "two": np.array([2]), "places": np.zeros(shape, np.int64), "pairs": np.array([[0, 2], [0, 1]]),
+    }  # fmt: skip
+    nodes = [n(op, reads, ["a", "b"] if op == "Split" else ["a"], **attributes), n("Neg", ["a"], ["y"])]
+    shapes = {k: v for k, v in weights.items() if k in reads}
+    case = made(graph(nodes, {"x": (FLOAT, list(shape))}, [f"y:{FLOAT}", f"a:{FLOAT}"], shapes), tmp_path, {"x": w})
+    model = emulate_precision(case.cut().model, "fp16", [])
+    (held,) = (t for t in model.graph.initializer if t.name == "w")
+    assert not converted.is_converted(held)
+    got = run(model, case.feeds, case.model.weights_dir)
+    monkeypatch.setattr(emulate, "_MOVES", frozenset())
+    whole = emulate_precision(case.cut().model, "fp16", [])
+    assert whole != model
+    for name, value in run(whole, case.feeds, case.model.weights_dir).items():
+        assert value.tobytes() == got[name].tobytes(), name
+
+
+def test_a_table_that_is_computed_with_too_is_rounded_and_one_whose_mover_is_kept_is_not(tmp_path: Path) -> None:
+    nodes = [n("Gather", ["w", "ids"], ["a"]), n("Gather", ["w", "ids"], ["b"]), n("Mul", ["w", "w"], ["c"])]
+    w = np.linspace(0.1, 0.9, 600, dtype=np.float32).reshape(2, 300)
+    weights = {"w": w, "ids": np.array([1])}
+    case = made(graph(nodes, {}, [f"{o}:{FLOAT}" for o in "abc"], weights), tmp_path, {})
+    got = emulated(case, "fp16", [1])
+    np.testing.assert_array_equal(got["a"], rounded(w[1:]))
+    np.testing.assert_array_equal(got["b"], w[1:])
+    np.testing.assert_array_equal(got["c"], rounded(rounded(w) * rounded(w)))
 
 
 def test_float32_only_inputs_and_other_types_are_left_alone(tmp_path: Path) -> None:
@@ -169,7 +220,7 @@ def test_float32_only_inputs_and_other_types_are_left_alone(tmp_path: Path) -> N
     got = emulated(case, "fp16", [])
     assert got["y"].shape == (1, 1, 1, 33)  # 1.1 in FP16 is 1.0996: 32
     np.testing.assert_array_equal(got["e"], x + np.float64(np.pi))
-    real = to_precision(case.cut().model, "", "fp16", [])
+    real = to_precision(case.cut().model, "fp16", [])
     assert {w.name: w.data_type for w in real.graph.initializer} == {"scales": FLOAT, "pi": TensorProto.DOUBLE}
     assert run(real, case.feeds)["y"].shape == (1, 1, 1, 33)
 
@@ -240,7 +291,7 @@ def test_bodies_are_rounded_too_and_typed_agrees(tmp_path: Path, kind: str, keep
 def test_bodies_in_doubles(tmp_path: Path, kind: str) -> None:
     model, feeds = control(kind)
     case = made(model, tmp_path, feeds)
-    double = to_float64(case.cut().model, case.model.weights_dir)
+    double = to_float64(case.cut().model)
     onnx.checker.check_model(double, full_check=True)
     values = ReferenceEvaluator(double).run(None, feeds)
     for output, value in zip(double.graph.output, values, strict=True):
@@ -275,19 +326,19 @@ def test_a_function_of_another_opset_is_rounded_around(tmp_path: Path) -> None:
     model.functions.append(function)
     case = made(model, tmp_path, {"x": np.ones((1, 3, 1), np.float32)})
     for convert in (emulate_precision, to_precision):
-        notes = {p.key: p.value for p in convert(case.cut().model, case.model.weights_dir, "fp16", []).metadata_props}
+        notes = {p.key: p.value for p in convert(case.cut().model, "fp16", []).metadata_props}
         assert "'Third'" in notes[NOTE]
-        assert not convert(case.cut().model, case.model.weights_dir, "fp16", [0]).metadata_props
+        assert not convert(case.cut().model, "fp16", [0]).metadata_props
 
 
 def test_what_cannot_be_emulated_is_one_sentence() -> None:
     model, _ = layer_norm(1)
     with pytest.raises(ModelProblem, match="'int3'"):
-        emulate_precision(model, "", "int3", [])
+        emulate_precision(model, "int3", [])
     model.opset_import[0].version = 11
     for convert in (emulate_precision, to_precision):
         with pytest.raises(ModelProblem, match="opset 11"):
-            convert(model, "", "bf16", [])
+            convert(model, "bf16", [])
 
 
 # -- emulate and typed agree

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
+from engines.graph import converted, external
 from engines.graph.emulate import PRECISIONS
 from engines.graph.typed import to_float64, to_precision
 from engines.store.content import Store
@@ -36,15 +37,15 @@ def casts(model: onnx.ModelProto) -> int:
 
 def test_islands_exchange_their_own_type() -> None:
     model, _ = layer_norm(1)
-    everything = to_precision(model, "", "fp16", [])
+    everything = to_precision(model, "fp16", [])
     assert casts(everything) == 2  # the input and the output
-    island = to_precision(model, "", "fp16", [2, 3, 4, 5, 6, 7])
+    island = to_precision(model, "fp16", [2, 3, 4, 5, 6, 7])
     types = inferred(island)
     inner = ("centred", "squares", "variance", "safe", "deviation", "normal")
     assert {types[name] for name in inner} == {FLOAT}
     assert {types[name] for name in ("y", "mean", "x__fp16")} == {HALF}
     assert casts(island) == 2 + 3  # y and mean go in, normal comes out
-    assert casts(to_precision(model, "", "fp16", range(9))) == 0
+    assert casts(to_precision(model, "fp16", range(9))) == 0
     assert [o.type.tensor_type.elem_type for o in (island.graph.input[0], island.graph.output[0])] == [FLOAT, FLOAT]
     assert {t.name: t.data_type for t in island.graph.initializer} == {"w": HALF, "v": HALF, "two": FLOAT, "eps": FLOAT}
 
@@ -54,7 +55,7 @@ def test_kept_outputs_need_no_cast_and_shared_weights_come_in_both_types() -> No
     model = graph(nodes, {"x": (FLOAT, [2])}, [], {"w": np.array([0.1, 0.2], np.float32)})
     for name in ("y", "a"):
         model.graph.output.append(helper.make_tensor_value_info(name, FLOAT, [2]))
-    made = to_precision(model, "", "fp16", [1])
+    made = to_precision(model, "fp16", [1])
     types = inferred(made)
     assert types["y"] == FLOAT
     assert {"w", "w__fp32"} <= {t.name for t in made.graph.initializer}
@@ -82,7 +83,7 @@ def test_attributes_that_decide_types_are_converted(precision: str) -> None:
     model = graph(nodes, {"i": (INT64, [2, 2])}, [], {"shape": np.array([2, 2])}, opset=20, ir_version=9)
     model.graph.output.append(helper.make_tensor_value_info("final", INT64, [2, 2]))
     model.graph.output.append(helper.make_tensor_value_info("w", FLOAT, [2, 2]))
-    made = to_float64(model, "") if precision == "fp64" else to_precision(model, "", precision, [])
+    made = to_float64(model) if precision == "fp64" else to_precision(model, precision, [])
     target = DOUBLE if precision == "fp64" else PRECISIONS[precision][0]
     types = inferred(made)
     for name in ("z", "o", "s1", "s2", "s3", "s4"):
@@ -114,7 +115,7 @@ def test_operators_without_the_type_stay_with_casts(tmp_path: Path) -> None:
     model = graph(nodes, {"boxes": (FLOAT, [1, 3, 4]), "scores": (FLOAT, [1, 1, 3])}, [], weights, opset=13)
     for name, kind, shape in (("chosen", INT64, [None, 3]), ("y", FLOAT, [1, 1, 3]), ("r", FLOAT, [None])):
         model.graph.output.append(helper.make_tensor_value_info(name, kind, shape))
-    made = to_precision(model, "", "fp16", [])
+    made = to_precision(model, "fp16", [])
     types = inferred(made)
     assert (types["d"], types["range"], types["b"]) == (FLOAT, FLOAT, HALF)
     onnx.checker.check_model(made, full_check=True)
@@ -135,7 +136,7 @@ def test_bf16_stays_out_of_operators_that_lack_it() -> None:
     w = np.random.default_rng(0).standard_normal((2, 1, 3, 3), np.float32)
     model = graph(nodes, {"x": (FLOAT, [1, 1, 5, 5])}, [], {"w": w})
     model.graph.output.append(helper.make_tensor_value_info("y", FLOAT, [1, 2, 3, 3]))
-    made = to_precision(model, "", "bf16", [])
+    made = to_precision(model, "bf16", [])
     onnx.checker.check_model(made, full_check=True)
     types = inferred(made)
     assert types["c"] == FLOAT
@@ -150,7 +151,7 @@ def test_layer_normalization_keeps_its_statistics_in_float32() -> None:
     for name, shape in (("y", [2, 8]), ("z", [2, 1])):
         model.graph.output.append(helper.make_tensor_value_info(name, FLOAT, shape))
     for precision in ("fp16", "bf16"):
-        types = inferred(to_precision(model, "", precision, []))
+        types = inferred(to_precision(model, precision, []))
         assert (types["mean"], types["inverse"]) == (FLOAT, FLOAT)
         assert types["z__" + precision] == PRECISIONS[precision][0]
 
@@ -164,7 +165,7 @@ def test_sequences_keep_their_own_type() -> None:
     ]
     model = graph(nodes, {"x": (FLOAT, [3])}, [], {"zero": np.int64(0)})
     model.graph.output.append(helper.make_tensor_value_info("y", FLOAT, [3]))
-    made = to_precision(model, "", "fp16", [])
+    made = to_precision(model, "fp16", [])
     onnx.checker.check_model(made, full_check=True)
     x = np.array([1.1, -2.2, 3.3], np.float32)
     np.testing.assert_array_equal(
@@ -186,15 +187,13 @@ def test_random_models_stay_valid_and_near(
     made = case.cut()
     for target in ("fp16", "fp64"):
         path = case.store.models / f"{target}.onnx"
-        if target == "fp64":
-            converted = to_float64(made.model, case.model.weights_dir)
-        else:
-            converted = to_precision(made.model, case.model.weights_dir, target, keep)
-        path.write_bytes(converted.SerializeToString())
+        typed = to_float64(made.model) if target == "fp64" else to_precision(made.model, target, keep)
+        converted.write_files(external.initializers_with_bodies(typed.graph), case.model.weights_dir)
+        path.write_bytes(typed.SerializeToString())
         onnx.checker.check_model(str(path), full_check=True)
         with np.errstate(all="ignore"):
             values = ReferenceEvaluator(onnx.load(path)).run(None, _FEEDS)
-        for output, value in zip(converted.graph.output, values, strict=True):
+        for output, value in zip(typed.graph.output, values, strict=True):
             expected = case.values[made.outputs[output.name]]
             assert value.dtype == np.float32
             if np.abs(expected).max() < 1e3:
@@ -203,9 +202,10 @@ def test_random_models_stay_valid_and_near(
 
 def test_doubles_judge_the_reference(sort: Subject, shapes: Subject) -> None:
     for case in (sort, shapes):
-        made = to_float64(case.cut().model, case.model.weights_dir)
+        made = to_float64(case.cut().model)
         path = case.store.models / "double.onnx"
         path.write_bytes(made.SerializeToString())
+        converted.write_files(external.initializers_with_bodies(made.graph), case.model.weights_dir)
         onnx.checker.check_model(str(path), full_check=True)
         (value,) = ReferenceEvaluator(onnx.load(path)).run(None, case.feeds)
         assert value.dtype == np.float32
@@ -220,7 +220,7 @@ def test_a_half_model_is_judged_in_doubles() -> None:
     weights = {"w": np.array([0.1, 0.2], np.float16), "v": np.array([1e-3, 1e-4], np.float32)}
     model = graph(nodes, {"x": (HALF, [2])}, [], weights)
     model.graph.output.append(helper.make_tensor_value_info("y", FLOAT, [2]))
-    made = to_float64(model, "")
+    made = to_float64(model)
     types = inferred(made)
     assert {t for name, t in types.items() if name not in ("x", "y")} == {DOUBLE}
     assert (types["x"], types["y"]) == (HALF, FLOAT)
@@ -238,7 +238,7 @@ def test_the_models_own_casts_round_in_doubles_too() -> None:
     model = graph(nodes, {"x": (FLOAT, [3])}, [], {})
     for name in ("h", "back", "y"):
         model.graph.output.append(helper.make_tensor_value_info(name, HALF if name == "h" else FLOAT, [3]))
-    made = to_float64(model, "")
+    made = to_float64(model)
     onnx.checker.check_model(made, full_check=True)
     types = inferred(made)
     assert (types["h"], types["hh"], types["wide"], types["back"]) == (HALF, DOUBLE, DOUBLE, FLOAT)

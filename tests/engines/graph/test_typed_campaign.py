@@ -34,7 +34,7 @@ def test_bits_are_not_cast_again(precision: str) -> None:
         [helper.make_tensor_value_info("x", FLOAT, [3])], [helper.make_tensor_value_info("y", INT32, [3])],
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)], ir_version=13)
-    made = to_float64(model, "") if precision == "fp64" else to_precision(model, "", precision, [])
+    made = to_float64(model) if precision == "fp64" else to_precision(model, precision, [])
     onnx.checker.check_model(made, full_check=True)
 
 
@@ -45,7 +45,7 @@ def test_casts_come_with_their_domain() -> None:
         [helper.make_tensor_value_info("x", FLOAT, [3])], [helper.make_tensor_value_info("y", FLOAT, [3])],
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 3)], ir_version=8)
-    made = to_precision(model, "", "fp16", [])
+    made = to_precision(model, "fp16", [])
     casts = [n for n in made.graph.node if n.op_type == "Cast"]
     assert {o.domain for o in made.opset_import} == ({"", "ai.onnx.ml"} if casts else {"ai.onnx.ml"})
     onnx.checker.check_model(made, full_check=True)
@@ -72,7 +72,7 @@ def test_every_known_failure_converts_with_islands(tmp_path: Path, failure: Any)
     nodes = range(len(model.graph.node))
     for precision in ("fp16", "bf16"):
         for keep in ([], nodes[::2], nodes[1::2], nodes):
-            made = to_precision(model, "", precision, keep)
+            made = to_precision(model, precision, keep)
             onnx.checker.check_model(made, full_check=True)
             if inputs is not None:
                 with np.load(inputs) as given, np.errstate(all="ignore"):
@@ -86,8 +86,8 @@ def test_every_committed_model_converts_with_islands(name: str) -> None:
     nodes = range(len(model.graph.node))
     for precision in ("fp16", "bf16"):
         for keep in ([], nodes[::2], nodes[1::2], nodes):
-            onnx.checker.check_model(to_precision(model, "", precision, keep), full_check=True)
-    onnx.checker.check_model(to_float64(model, ""), full_check=True)
+            onnx.checker.check_model(to_precision(model, precision, keep), full_check=True)
+    onnx.checker.check_model(to_float64(model), full_check=True)
 
 
 def said_by(worker: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:

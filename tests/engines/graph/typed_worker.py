@@ -73,7 +73,7 @@ def attempt(run: Any, *args: Any) -> tuple[list[Any] | None, str]:
 
 
 def converted(model: onnx.ModelProto, precision: str, keep: list[int]) -> list[onnx.ModelProto]:
-    made = to_float64(model, "") if precision == "fp64" else to_precision(model, "", precision, keep)
+    made = to_float64(model) if precision == "fp64" else to_precision(model, precision, keep)
     onnx.checker.check_model(made, full_check=True)
     return [made]
 

@@ -147,7 +147,7 @@ def test_what_a_file_types_as_half_is_rounded_and_what_it_keeps_is_not() -> None
     )
     fed = {"x": np.array([60000.0, 1.0], np.float32)}
     for keep, right in (((), np.inf), ((0, 1), 30000.0)):
-        made = to_rounded(to_precision(model, "", "fp16", keep), "")
+        made = to_rounded(to_precision(model, "fp16", keep))
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         session = ort.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])

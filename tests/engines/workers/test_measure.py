@@ -61,6 +61,24 @@ def small(tmp_path, session_of):
     return make
 
 
+def test_no_probe_of_an_emulation_writes_weights(small) -> None:
+    """The session has the user's own; rounded ones, also those of a file with a workaround, are made in memory."""
+    rng = np.random.default_rng(0)
+    w = {name: rng.standard_normal((64, 64), np.float32) for name in ("v", "w")}
+    nodes = [helper.make_node("MatMul", ["x", "v"], ["a"]), helper.make_node("MatMul", ["a", "w"], ["y"])]
+    session = small(nodes, {"x": w["v"][:1]}, {"y": (1, 64)}, w)
+    exact, whole, part = (
+        only(session.measure(engine, candidate))
+        for engine, candidate in ((EXACT, None), (EMULATE, None), (EMULATE, session.nodes(1)))
+    )
+    written = {"written": session.model, "rest": "fp16", "keep": "0"}
+    typed = only(session.measure("emulate:precision=typed", **written))
+    errors = [m.outputs[0].rel_l2 for m in (exact, part, typed, whole)]
+    assert 0 == errors[0] < errors[1]
+    assert 0 < errors[2] < errors[3]
+    assert [p.name.count(".") for p in session.store.weights.iterdir()] == [1]
+
+
 # -- every part of the reference is exactly the reference
 
 

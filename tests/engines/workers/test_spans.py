@@ -10,9 +10,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from engines.backends import builds
 from engines.backends.base import BuildRequest, EngineFault
 from engines.probe import Candidate
-from engines.workers import captures, measure
+from engines.workers import captures
 
 ROWS, WIDTH = 6, 4
 
@@ -50,11 +51,11 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Spanning]]
         monkeypatch.setattr(
             captures, "make_engine", lambda spec: made if spec == "onnxruntime:threads=1" else usual(spec)
         )
-        measure.forget_builds()
+        builds.clear_all()
         return made
 
     yield use
-    measure.forget_builds()
+    builds.clear_all()
 
 
 SPEC = "onnxruntime:threads=1"

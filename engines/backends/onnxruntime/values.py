@@ -1,0 +1,66 @@
+"""Arrays as ONNX Runtime holds them, of any element type."""
+
+import contextlib
+import ctypes
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from engines.array import Array
+from engines.backends.base import EngineFault
+from engines.graph import external
+
+# Element types that ONNX Runtime's own numpy conversion gets right; all others go through their bytes.
+PLAIN = frozenset(
+    f"tensor({t})"
+    for t in (
+        "float", "double", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "string",
+    )
+)  # fmt: skip
+
+
+def wrap_array(value: Array) -> Any:
+    """An OrtValue of any element type: numpy's own share their memory, others (BF16, FP8, 4 and 2 bits) are copied in."""
+    if value.dtype.isbuiltin == 1:
+        return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value).reshape(value.shape))
+    kind = external.elem_type_of(value.dtype)
+    raw = pack_elements(value, external.PACKED_BITS.get(kind, 8))
+    wrapped = ort.OrtValue.ortvalue_from_shape_and_type(list(value.shape), kind)
+    if raw:
+        ctypes.memmove(wrapped.data_ptr(), raw, len(raw))
+    return wrapped
+
+
+def unwrap_array(value: Any) -> Array:
+    """An OrtValue's tensor as numpy, through its bytes where numpy lacks the type."""
+    if str(value.data_type()) in PLAIN:
+        return np.asarray(value.numpy())
+    kind, shape = int(value.element_type()), tuple(value.shape())
+    size = external.byte_size(kind, shape)
+    if value.device_name().lower() != "cpu":
+        raise EngineFault("unsupported", f"A tensor of type {value.data_type()} cannot be read back from the device.")
+    raw = ctypes.string_at(value.data_ptr(), size) if size else b""
+    return unpack_elements(raw, kind, shape)
+
+
+def pack_elements(value: Array, bits: int) -> bytes:
+    """Raw bytes of an array as ONNX lays them out: elements narrower than a byte share one, the first in the low bits."""
+    data = np.ascontiguousarray(value).reshape(-1)
+    if bits == 8:
+        return data.tobytes()
+    codes = data.view(np.uint8) & ((1 << bits) - 1)
+    each = 8 // bits
+    padded = np.zeros((-(-codes.size // each), each), np.uint8)
+    padded.reshape(-1)[: codes.size] = codes
+    shifted = padded << (np.arange(each, dtype=np.uint8) * bits)
+    return bytes(np.bitwise_or.reduce(shifted, axis=1).astype(np.uint8).tobytes())
+
+
+def unpack_elements(raw: bytes, kind: int, shape: tuple[int, ...]) -> Array:
+    """An array from ONNX's raw bytes, in the dtype (of numpy or ml_dtypes) of that element type."""
+    tensor = onnx.TensorProto(data_type=kind, dims=shape, raw_data=raw)
+    with contextlib.suppress(TypeError):
+        return np.asarray(onnx.numpy_helper.to_array(tensor))
+    return np.frombuffer(raw, external.dtype_of(kind)).reshape(shape)
