@@ -147,7 +147,11 @@ class PlainDisplay:
         self._metric = "rel_l2"
         self._message = ""  # of the step that finished last
         self._ended = ""  # the end that was said last, "" once anything came after it
-        self._ended_so: set[tuple[str, int, str]] = set()  # how probes ended that gave nothing: status, signal, words
+        self._refused: tuple[str, int, str] = (
+            "",
+            0,
+            "",
+        )  # how the last probe that gave nothing ended: status, signal, words
         self._begun: set[tuple[str, int]] = set()  # visits whose step was started
         self._between = ""  # engine and reference as they were said last
         self._opened: list[str] = []  # the session's line, which waits for the one that names the engines
@@ -293,12 +297,12 @@ class PlainDisplay:
         return [f"    {what}{where}: {found}, {duration(event.seconds)}"]
 
     def _said_once(self, measurement: Measurement) -> str:
-        """What it found; how it ended in full the first time alone, as a search meets one refusal at every part."""
+        """What it found, or how it ended, in full where the one before did not end so: a search meets one refusal everywhere."""
         told = (measurement.status, measurement.signal, measurement.message)
-        if measurement.status == "ok" or told not in self._ended_so:
-            self._ended_so.add(told)
+        if measurement.status == "ok" or told != self._refused:
+            self._refused = self._refused if measurement.status == "ok" else told
             return say_measurement(measurement)
-        return f"{WHY.get(measurement.status, measurement.status)}, in the words above"
+        return f"{WHY.get(measurement.status, measurement.status)}, in the same words"
 
     def _finished(self, event: StepFinished) -> list[str]:
         if event.status != "done":

@@ -27,6 +27,10 @@ _UNSUPPORTED = re.compile(
 # what is meant by it.
 _MEANT = (
     (re.compile(r'^false$|^creator && "Plugin not found.*'), "it has no such operator, and no plugin of that name"),
+    (
+        re.compile(r"^.*?creator && .*?: (\S+) plugin creator version \S+ was not found.*"),
+        r"its plugin '\1' is not installed here",
+    ),
     (re.compile(r"^Failed to import initializer: .*: (\S+)$"), r"it does not take the type of the weight '\1'"),
     (re.compile(r"^Invalid Node - \S+ .*?API Usage Error \((?:\S+: )?(.*?)\)?$"), r"\1"),
 )

@@ -119,6 +119,17 @@ def test_what_the_parser_refuses_is_named_by_its_node() -> None:
     assert refused.value.model is not None
 
 
+def test_an_operator_of_a_plugin_that_is_not_here_is_said_so() -> None:
+    """NonZero is one of TensorRT-RTX's plugins; its package for Python does not bring them."""
+    model = chain("Relu", "NonZero", "Relu")
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
+    del model.graph.node[2:]
+    model.graph.node[1].output[0] = "t3"
+    with pytest.raises(EngineFault, match=r".NonZero.: its plugin 'NonZero' is not installed here\.$") as refused:
+        make("tensorrt_rtx").build(request(model))
+    assert refused.value.status == "unsupported"
+
+
 def test_an_engine_is_for_the_capability_that_was_asked_for() -> None:
     old, new = (make(f"tensorrt_rtx:compute_capability={c}") for c in ("sm86", "sm120"))
     assert old.info.fingerprint != new.info.fingerprint
