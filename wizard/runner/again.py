@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from engines.compare.criterion import Verdict
+from engines.discovery import find
 from engines.probe import AnyProbe, Measure, Measurement, key
 from engines.spec import EngineSpec, parse
 from engines.workers.executor import Prober
@@ -242,14 +243,14 @@ def with_engine(probe: AnyProbe, base: EngineSpec, other: EngineSpec) -> AnyProb
         return probe  # another engine on purpose: a judge, an emulation
     if other.name != base.name:
         return None
-    changed = {k: v for k, v in mine.options if base.get(k) != v}
-    for name, value in changed.items():
-        other = other.with_option(name, _joined(other.get(name), value))
+    declared = find(other.name)
+    lists = {option.name for option in declared.options if option.type == "list"} if declared else set()
+    for name, value in mine.options:
+        if base.get(name) != value:
+            other = other.with_option(name, _unite(other.get(name), value) if name in lists else value)
     return msgspec.structs.replace(probe, engine=str(other))
 
 
-def _joined(there: str, more: str) -> str:
-    """Lists (``a+b``) are united; any other value is replaced."""
-    if "+" not in there + more and not there:
-        return more
-    return "+".join(dict.fromkeys([*there.split("+"), *more.split("+")])) if there else more
+def _unite(there: str, more: str) -> str:
+    """Both lists (``a+b``), each value once."""
+    return "+".join(dict.fromkeys([*filter(None, there.split("+")), *more.split("+")]))
