@@ -244,10 +244,10 @@ def with_engine(probe: AnyProbe, base: EngineSpec, other: EngineSpec) -> AnyProb
     if other.name != base.name:
         return None
     declared = find(other.name)
-    lists = {option.name for option in declared.options if option.type == "list"} if declared else set()
+    single = {option.name for option in declared.options if option.type != "list"} if declared else set()
     for name, value in mine.options:
         if base.get(name) != value:
-            other = other.with_option(name, _unite(other.get(name), value) if name in lists else value)
+            other = other.with_option(name, value if name in single else _unite(other.get(name), value))
     return msgspec.structs.replace(probe, engine=str(other))
 
 
