@@ -95,9 +95,7 @@ def test_a_file_that_is_wrong_is_not_handed_over(failing: Session, monkeypatch: 
     from engines.workers import workaround_model
 
     right = workaround_model.to_precision
-    monkeypatch.setattr(
-        workaround_model, "to_precision", lambda model, rest, keep: right(model, rest, ())
-    )
+    monkeypatch.setattr(workaround_model, "to_precision", lambda model, rest, keep: right(model, rest, ()))
     done = failing.step("workaround").finish
     assert "There is no worked-around.onnx: written into your model it is right on" in done.findings.workaround.written
     assert not any("worked-around.onnx" in row["files"] for row in done.tables["bundle"])
