@@ -133,3 +133,17 @@ def test_a_step_alone_gives_no_verdict_on_what_does_not_run(narrowdown, models: 
     ran = narrowdown("step", "compare", model, "--inputs", inputs, "--engine", "openvino", "--json")
     assert ran.code == 6
     assert json.loads(ran.out)["verdict"] == "refused"
+
+
+def test_parts_of_one_operator_tell_nothing_of_the_whole(walk: Walk, models: Path) -> None:
+    """Each of its nodes is refused like it, and the operator may well be why."""
+    nodes = [helper.make_node("Relu", [a], [b], f"/{a}{b}") for a, b in (("x", "a"), ("a", "y"))]
+    values = [helper.make_tensor_value_info(name, 1, ["n", 4]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), models / "relus.onnx"
+    )
+    walked = walk(
+        models / "relus.onnx", "--engine", "fake:fault=invalid-model,at=build,ops=Relu", "--flow", "precision"
+    )
+    assert walked.answers() == [("reproduce", "refused")]

@@ -73,7 +73,8 @@ class Engine:
             return self._built(request, model, kept, untyped)
         except EngineFault as fault:
             if fault.status in ("unsupported", "invalid-model", "build-failed", "error"):
-                fault = EngineFault(fault.status, f"{fault}{quantization.say_untaken(model)}")
+                told = quantization.say_untaken(model, unsigned=found.rtx)
+                fault = EngineFault(fault.status, f"{fault}{told}")
             fault.model = model
             raise fault from None
 

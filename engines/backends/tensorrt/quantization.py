@@ -65,10 +65,10 @@ def builder_flags(model: onnx.ModelProto, settings: Settings, strong: bool, part
     )
 
 
-def say_untaken(model: onnx.ModelProto) -> str:
+def say_untaken(model: onnx.ModelProto, *, unsigned: bool = False) -> str:
     """What to quantize otherwise where the model has pairs of kinds that TensorRT does not take (an unsigned code, a zero point
     that is not 0, a bias of int32 codes), as a sentence with a space in front; empty where it has none. ``quantize_static`` of
-    ONNX Runtime makes all three unless it is told otherwise."""
+    ONNX Runtime makes all three unless told otherwise. ``unsigned``: codes without a sign are taken, as by TensorRT-RTX."""
     held_values = {t.name: t for t in model.graph.initializer}
     shifted = biases = 0
     for node in model.graph.node:
@@ -78,10 +78,11 @@ def say_untaken(model: onnx.ModelProto) -> str:
         biases += codes is not None and codes.data_type == TensorProto.INT32
         zero = held_values.get(node.input[2]) if len(node.input) > 2 else None
         if zero is not None and not is_external(zero):
-            shifted += zero.data_type == TensorProto.UINT8 or bool(numpy_helper.to_array(zero).astype(int).any())
+            without_sign = zero.data_type == TensorProto.UINT8 and not unsigned
+            shifted += without_sign or bool(numpy_helper.to_array(zero).astype(int).any())
     if not shifted and not biases:
         return ""
-    kinds = [f"{shifted} with unsigned codes or a zero point other than 0"] * bool(shifted)
+    kinds = [f"{shifted} with {'' if unsigned else 'unsigned codes or '}a zero point other than 0"] * bool(shifted)
     kinds += [f"{biases} of a bias in int32"] * bool(biases)
     return (
         f" The model has pairs that TensorRT does not take: {' and '.join(kinds)}. Quantize it anew with signed symmetric codes "

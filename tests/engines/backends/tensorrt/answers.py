@@ -228,7 +228,8 @@ def ask_parse(name: str, what: str, *, strong: bool = True) -> Any:
         parser.parse(model.SerializeToString())
         errors = [parser.get_error(i) for i in range(parser.num_errors)]
         raw = [[str(e.code()), e.desc(), e.node_name(), e.node_operator()] for e in errors]
-        return {"refused": fault.status, "said": f"{fault}", "then": quantization.say_untaken(model), "errors": raw}
+        then = quantization.say_untaken(model, unsigned=found.rtx)
+        return {"refused": fault.status, "said": f"{fault}", "then": then, "errors": raw}
     made = parsed.network
     layers = [made.get_layer(i) for i in range(made.num_layers)]
     named = {node for layer in layers for node in network.node_names(layer.metadata) or (layer.name,)}

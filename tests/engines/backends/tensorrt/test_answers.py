@@ -116,7 +116,19 @@ def test_a_library_without_kernels_says_so(version: str) -> None:
 @pytest.mark.filterwarnings("ignore:Use Deprecated in TensorRT-RTX")
 @pytest.mark.skipif(not installed.importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
 @pytest.mark.parametrize(
-    "question", ["parse Unique", "parse If", "parse weights of FP4 in blocks of 16", "flags", "timing cache"]
+    "question",
+    [
+        "parse Unique",
+        "parse If",
+        "parse weights of FP4 in blocks of 16",
+        "parse int8 pairs with an int32 bias",
+        "parse uint8 as quantize_static makes it",
+        "marks, outputs",
+        "marks, debug",
+        "marks, unfused",
+        "flags",
+        "timing cache",
+    ],
 )
 def test_tensorrt_rtx_still_answers_what_was_recorded(question: str) -> None:
     (recorded,) = (said for version, said in RECORD.items() if version.startswith("rtx"))

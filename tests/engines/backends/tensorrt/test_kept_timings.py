@@ -3,16 +3,19 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import onnx
 import pytest
 
-from engines.backends.base import EngineFault
-from engines.backends.tensorrt import kept_timings
+from engines.backends.base import BuildRequest, EngineFault
+from engines.backends.tensorrt import configure, kept_timings, network
 from engines.backends.tensorrt.cuda import Device
+from engines.backends.tensorrt.engine import Engine
 from engines.backends.tensorrt.kept_timings import cache_file, keep_timings, read_timings
 from engines.consent import Consent
 from engines.data import held
@@ -75,6 +78,52 @@ def test_a_repetition_reads_nothing_and_leaves_nothing(engine: Any) -> None:
     assert config.begun is None
     assert config.flags == ["DISABLE_TIMING_CACHE"]
     assert read_timings(later._file) == b"x"
+
+
+@pytest.fixture
+def build(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Config]:
+    """Build with these words of a request, on an engine of its own; the configuration that it was built with."""
+
+    def asked(**request: Any) -> Config:
+        made, config = engine(), Config()
+        parsed = SimpleNamespace(network=None, skipped={}, heard={})
+        monkeypatch.setattr(network, "parse_network", lambda *_: parsed)
+        monkeypatch.setattr(configure, "configure_build", lambda *_: config)
+        made._builder = SimpleNamespace(build_serialized_network=lambda *_: SimpleNamespace(nbytes=1))
+        made._found.monitor = made._found.selector = False
+        made.build(BuildRequest(onnx.ModelProto(), "", **request))
+        return config
+
+    return asked
+
+
+@pytest.mark.parametrize("asked", [{"attempt": 1}, {"force": {"a": "b"}}, {"forbid": {"a": ("b",)}}])
+def test_no_build_that_may_choose_otherwise_is_told_what_was_timed(
+    engine: Any, build: Callable[..., Config], asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "_chooser", lambda *_: None)
+    keep_timings(engine()._file, b"earlier")
+    assert build().begun == b"earlier"
+    there = read_timings(engine()._file)
+    config = build(**asked)
+    assert (config.begun, config.flags) == (None, ["DISABLE_TIMING_CACHE"])
+    assert read_timings(engine()._file) == there
+
+
+@pytest.mark.parametrize(("asked", "left"), [({"part": True}, b"earlier"), ({}, b"earlierx")])
+def test_what_is_left_is_of_whole_models(
+    build: Callable[..., Config], engine: Any, asked: dict[str, Any], left: bytes
+) -> None:
+    keep_timings(engine()._file, b"earlier")
+    assert build(**asked).begun == b"earlier"
+    assert read_timings(engine()._file) == left
+
+
+def test_the_larger_cache_stays(tmp_path: Path) -> None:
+    """Another session may have learnt more meanwhile."""
+    for content in (b"much more", b"less"):
+        keep_timings(tmp_path / "a.cache", content)
+    assert read_timings(tmp_path / "a.cache") == b"much more"
 
 
 def test_parts_learn_from_it_and_leave_it_as_it_is(engine: Any) -> None:

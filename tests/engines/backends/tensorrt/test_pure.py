@@ -77,6 +77,31 @@ def test_tf32_can_be_left_out(spec: str, precision: str, cleared: list[str], mon
 
 
 @pytest.mark.parametrize(
+    ("spec", "shapes", "profile"),
+    [
+        ("tensorrt", (8, 3), ((1, 3), (8, 3), (8, 3))),  # one engine for all rows, and for each of them alone
+        ("tensorrt:min_shapes=x:2x3,opt_shapes=x:4x3,max_shapes=x:9x3", (8, 3), ((2, 3), (4, 3), (9, 3))),
+        ("tensorrt:max_shapes=x:16x3", (8, 3), ((1, 3), (8, 3), (16, 3))),
+    ],
+)
+def test_one_profile_goes_from_one_row_to_all(
+    spec: str, shapes: tuple[int, ...], profile: tuple[tuple[int, ...], ...]
+) -> None:
+    said, added = list[Any](), list[Any]()
+    found = library()
+    found.trt.ProfilingVerbosity = SimpleNamespace(DETAILED=2)
+    tensor = SimpleNamespace(name="x", shape=(-1, 3), is_shape_tensor=False)
+    made = SimpleNamespace(set_shape=lambda *asked: said.append(asked))
+    builder = SimpleNamespace(
+        create_builder_config=lambda: SimpleNamespace(add_optimization_profile=lambda p: added.append(p) or 0),
+        create_optimization_profile=lambda: made,
+    )
+    of_one = SimpleNamespace(num_inputs=1, get_input=lambda _: tensor)
+    configure.configure_build(found, builder, of_one, settings(spec, found), (), {"x": shapes}, {"x": (1, 3)})
+    assert (said, added) == ([("x", *profile)], [made])
+
+
+@pytest.mark.parametrize(
     ("spec", "found", "words"),
     [
         ("tensorrt:typing=weak", library(weak=False), "TensorRT 11.2 has no weakly typed networks. .*typing=strong"),

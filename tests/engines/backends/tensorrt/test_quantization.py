@@ -209,3 +209,35 @@ def test_what_onnx_runtime_s_quantizer_makes_by_default_is_told_with_what_to_do(
     options = {"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False}
     quantize_static(path, tmp_path / "s.onnx", Reader(), activation_type=QuantType.QInt8, extra_options=options)
     assert quantization.say_untaken(onnx.load(tmp_path / "s.onnx")) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "zero", "on_rtx", "elsewhere"),
+    [
+        (TensorProto.UINT8, 0, "", "2 with unsigned codes or a zero point"),
+        (TensorProto.UINT8, 128, "2 with a zero point other than 0.", "2 with unsigned codes or a zero point"),
+        (TensorProto.INT8, 3, "2 with a zero point other than 0.", "2 with unsigned codes or a zero point"),
+        (TensorProto.INT8, 0, "", ""),
+    ],
+)
+def test_unsigned_codes_are_taken_by_tensorrt_rtx_alone(code: int, zero: int, on_rtx: str, elsewhere: str) -> None:
+    held_values = [helper.make_tensor("s", 1, [], [0.1]), helper.make_tensor("z", code, [], [zero])]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, 1, [1, 4]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], held_values)
+    subject = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    for unsigned, words in ((True, on_rtx), (False, elsewhere)):
+        said = quantization.say_untaken(subject, unsigned=unsigned)
+        assert words in said
+        assert bool(said) == bool(words)
+    if importable("tensorrt_rtx"):
+        engine = make("tensorrt_rtx")
+        request = BuildRequest(subject, "", feed_shapes={"x": (1, 4)})
+        if not on_rtx:
+            assert engine.build(request).facts["bytes"] > 0
+            return
+        with pytest.raises(EngineFault, match="zero point other than 0"):
+            engine.build(request)
