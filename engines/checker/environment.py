@@ -104,10 +104,10 @@ def list_missed(
 ) -> list[str]:
     """Names, sorted, of variables that a checker did not get and that it speaks of: what to hand on where it fails, or passes,
     for want of one. ``said``: what it printed; ``sources``: its scripts, in which a variable is asked for."""
-    kept = held.keys() - for_checker(held, named).keys() - _SHELL_S
     words = {word for text in said for word in _NAME.findall(text[-_SEARCHED:]) if word.isupper() or "_" in word}
     words |= {word for text in sources for found in _ASKED.findall(text) for word in found}
-    return sorted(words & kept)
+    here = {word: held[word] for word in words if word in held}
+    return sorted(here.keys() - for_checker(here, named).keys() - _SHELL_S)
 
 
 def fault(name: str, held: Mapping[str, str] = os.environ) -> str:

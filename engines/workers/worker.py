@@ -153,6 +153,7 @@ class Worker:
         self._protocol = protocol
         self._handed = handed
         self._reported, self._phrase = 0.0, ""
+        self._most = _GROWN * memory.machine()  # bytes
 
     def answer(self, work: Work) -> None:
         """Run one probe and send its ``Done``. Never raises for what the probe does."""
@@ -201,13 +202,12 @@ class Worker:
 
     def _let_go_if_grown(self) -> bool:
         """Let go of what is kept warm when memory has grown too far; True if that does not help."""
-        limit = _GROWN * memory.machine()
-        if not limit or memory.own() < limit:
+        if not self._most or memory.own() < self._most:
             return False
         from engines.backends import builds
 
         builds.clear_all()
-        return memory.own() >= limit
+        return memory.own() >= self._most
 
 
 def _encode_line(done: Done) -> bytes:
