@@ -1,15 +1,15 @@
-"""``python -I -S keeper.py SOCKET-FD``: runs one checker after the other, each in a copy of itself that ends whatever the checker
-has started, however it ends. A copy takes a millisecond, a process of its own fifteen.
+"""``python -I -S keeper.py SOCKET-FD``: runs one checker after the other, and ends whatever each has started, however it ends.
 
 What a checker starts may leave its process group and its session, lose its parents and empty its environment: neither group nor
-parents nor a mark finds it then. On Linux the copy is made the one that inherits orphans (a "child subreaper") before it
-begins, so that all of them stay below it. It kills them when the checker's time is over: when its standard input closes, as
-whoever asked for the check has what it wants, or is gone. The standard library only, and little of it.
+parents nor a mark finds it then. On Linux this process is the one that inherits orphans (a "child subreaper"), so that all of
+them stay below it. It kills them when the checker's time is over: when the other end of a pipe closes, as whoever asked for the
+check has what it wants, or is gone. The standard library only, and little of it.
 
-An order comes through the socket (``order``): four descriptors (the checker's input, output and errors, and one for what the
-copy says), the folder, a mark, the words and the environment. The mark goes into the checker's environment and not into the
-copy's: who looks for the mark of a killed worker must not end what is about to clear up behind it. A copy says, a line each:
-``pid N`` or ``errno N`` (the checker runs, or could not be started), ``exit N`` (as ``waitpid`` says).
+An order comes through the socket (``order``): four descriptors (a pipe that is held open meanwhile, the checker's output and
+errors, and one for what is said of it), the folder, a mark, the words and the environment. The mark goes into the checker's
+environment and not into this process's: who looks for the mark of a killed worker must not end what is about to clear up
+behind it. What is said, a line each: ``pid N`` or ``errno N`` (the checker runs, or could not be started), ``exit N`` (as
+``waitpid`` says); it is closed when nothing is left of the checker.
 """
 
 import os
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     import socket
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 else:
     import _signal as signal  # what these are made of: the names as enumerations are a third of what it takes to start
     import _socket as socket
@@ -30,6 +30,7 @@ Born = tuple[int, str]  # a process id and when it was started: an id alone may 
 PR_SET_CHILD_SUBREAPER = 36
 _LONGEST = 10.0  # seconds of killing: what outlasts it is another user's, or held up inside the kernel
 _PAUSE = 0.0005  # seconds between two rounds, in which the killed die
+_OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # which do not end it
 _LOOK = 0.02  # seconds between two looks where the system cannot wait for an end and a pipe at once
 
 
@@ -66,8 +67,8 @@ def kill(processes: list[Born]) -> None:
                 continue
 
 
-def sweep() -> None:
-    """SIGKILL to all that is below this process, until there is none, or for ten seconds.
+def sweep() -> bool:
+    """SIGKILL to all that is below this process, until there is none, which is said, or for ten seconds.
 
     It is enough to look at its own children: what one of them leaves becomes a child in turn, as this process inherits orphans.
     When the system says that there is no child left, dead or alive, nothing can have slipped through between two looks.
@@ -83,8 +84,9 @@ def sweep() -> None:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
-            return
+            return True
         time.sleep(_PAUSE)
+    return False
 
 
 def _children() -> list[int]:
@@ -179,32 +181,27 @@ def _receive(line: "socket.socket") -> tuple[bytes, list[int]]:
     return (b"".join(pieces), fds) if head and not left else (b"", [])
 
 
-def _spawn(mark: str, words: list[str]) -> int:
+def _spawn(mark: str, words: list[str], environment: dict[str, str], out: int, err: int) -> int:
     """Start the checker in a session of its own, as if nobody stood between it and who asked for it. Raises OSError."""
-    ours = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    for number in ours:
-        signal.signal(number, signal.SIG_IGN)
-    environment = {**os.environ, "NARROWDOWN_WORKER": mark} if mark else dict(os.environ)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    pid = os.posix_spawnp(
+    return os.posix_spawnp(
         words[0],
         words,
-        environment,
+        {**environment, "NARROWDOWN_WORKER": mark} if mark else environment,
         setsid=True,
         setsigmask=(),
-        setsigdef=(*ours, signal.SIGPIPE, signal.SIGXFSZ),
-        file_actions=((os.POSIX_SPAWN_DUP2, nothing, 0),),
+        setsigdef=(*_OURS, signal.SIGPIPE, signal.SIGXFSZ),
+        file_actions=(
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, out, 1),
+            (os.POSIX_SPAWN_DUP2, err, 2),
+        ),
     )
-    away = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(away, 1)  # its streams end with it, and not with us
-    os.dup2(away, 2)
-    return pid
 
 
-def _keep(status: int, pid: int) -> None:
-    """Until standard input closes. Says when the checker has ended."""
+def _keep(status: int, held: int, pid: int) -> None:
+    """Until ``held`` closes. Says when the checker has ended."""
     waiting = select.poll()
-    waiting.register(0, select.POLLIN)
+    waiting.register(held, select.POLLIN)
     end = -1
     try:
         end = os.pidfd_open(pid)
@@ -221,68 +218,65 @@ def _keep(status: int, pid: int) -> None:
                 running = False
                 if end >= 0:
                     waiting.unregister(end)
-        if 0 in ready and not os.read(0, 1 << 10):
-            return
+        if held in ready and not os.read(held, 1 << 10):
+            break
+    if end >= 0:
+        os.close(end)
 
 
-def _run(text: bytes, fds: list[int], inherit: "Callable[[], object]") -> None:
-    """Carry an order out: run the checker; end it with all that is its."""
-    *streams, status = fds
-    for number, fd in enumerate(streams):
-        os.dup2(fd, number)
-        os.close(fd)
-    os.set_inheritable(status, False)
+def _run(text: bytes, held: int, out: int, err: int, status: int) -> bool:
+    """Carry an order out: run the checker; end it with all that is its. Whether nothing is left of it."""
     folder, mark, count, *rest = map(os.fsdecode, text.split(b"\0"))
-    words, environment = rest[: int(count)], rest[int(count) :]
-    os.setsid()
-    inherit()
-    os.environ.clear()
-    os.environ.update(pair.partition("=")[::2] for pair in environment)
+    words, pairs = rest[: int(count)], rest[int(count) :]
+    environment = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
     try:
+        os.environ["PATH"] = environment.get("PATH", os.defpath)  # where the program is looked for
         os.chdir(folder)
-        pid = _spawn(mark, words)
+        pid = _spawn(mark, words, environment, out, err)
     except OSError as error:
         _say(status, f"errno {error.errno}")
-        return
+        return True
+    finally:
+        os.close(out)  # they end with the checker, and not with us
+        os.close(err)
+        os.chdir("/")
     _say(status, f"pid {pid}")
-    _keep(status, pid)
+    _keep(status, held, pid)
     _end_group(pid)
-    sweep()
+    return sweep()
 
 
-def _inheriting() -> "Callable[[], object]":
-    """On Linux: what makes a process inherit what loses its parents below it."""
+def _inherit() -> None:
+    """On Linux: inherit what loses its parents below this process."""
     try:
         import ctypes
 
-        prctl = ctypes.CDLL(None).prctl
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     except (ImportError, AttributeError, OSError):
-        return lambda: None
-    return lambda: prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        return
 
 
 def main() -> None:
-    """Carry out one order after the other until whoever gives them is gone."""
+    """Carry out one order after the other until whoever gives them is gone, or something is left that cannot be ended: who comes
+    next shall not wait for it."""
     line = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(line.fileno(), False)
-    inherit = _inheriting()
+    _inherit()
+    for number in _OURS:
+        signal.signal(number, signal.SIG_IGN)
     while True:
         text, fds = _receive(line)
         if not fds:
             return
-        if os.fork() == 0:
-            line.close()
-            try:
-                _run(text, fds, inherit)
-            finally:
-                os._exit(0)
         for fd in fds:
-            os.close(fd)
+            os.set_inheritable(fd, False)
+        held, out, err, status = fds
         try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            pass
+            if not _run(text, held, out, err, status):
+                return
+        finally:
+            os.close(held)
+            os.close(status)
 
 
 if __name__ == "__main__":

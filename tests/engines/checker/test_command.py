@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -275,7 +274,7 @@ def test_a_daemon_that_hides_is_ended_however_the_checker_ends(tmp_path: Path, a
     assert gone(pid, within=0.0), "it is gone before the answer comes"
 
 
-@pytest.mark.parametrize("victim", ["worker", "copy", "keeper and copy"])
+@pytest.mark.parametrize("victim", ["worker", "keeper"])
 def test_a_daemon_is_ended_when_what_watches_over_it_is_killed(tmp_path: Path, victim: str) -> None:
     command, place = daemon(tmp_path, "time.sleep(600)")
     code = (
@@ -293,9 +292,8 @@ def test_a_daemon_is_ended_when_what_watches_over_it_is_killed(tmp_path: Path, v
         pid = int(place.read_text())
         assert alive(pid)
         keepers = [pid for pid, _ in keeper.keepers(worker.pid)]
-        assert len(keepers) == 2, "the one that takes orders, and its copy for this check"
-        for one in {"worker": [worker.pid], "copy": keepers[1:]}.get(victim, keepers):
-            os.kill(one, signal.SIGKILL)
+        assert len(keepers) == 1
+        os.kill(worker.pid if victim == "worker" else keepers[0], signal.SIGKILL)
         said, _ = worker.communicate(timeout=30)
     finally:
         worker.kill()
@@ -303,22 +301,38 @@ def test_a_daemon_is_ended_when_what_watches_over_it_is_killed(tmp_path: Path, v
     assert gone(pid)
 
 
-def test_a_keeper_that_is_killed_costs_no_check(tmp_path: Path) -> None:
-    """The check at work has a copy of its own; the next one has another keeper."""
-    place = tmp_path / "begun"
-    command = script(tmp_path, "import sys, time; open(sys.argv[1], 'w'); time.sleep(0.5); print('all')", "slow.py")
-    found: list[str] = []
-    running = threading.Thread(target=lambda: found.append(check(f"{command} {place}", tmp_path).stdout))
-    running.start()
-    until = time.monotonic() + 30
-    while not place.exists() and time.monotonic() < until:
-        time.sleep(0.01)
+def test_a_keeper_that_is_killed_between_two_checks_costs_none(tmp_path: Path) -> None:
+    command = script(tmp_path, "print('all')")
+    assert check(command, tmp_path).stdout == "all\n"
     before = keeper.keepers(os.getpid())[0]
     os.kill(before[0], signal.SIGKILL)
-    running.join()
-    assert found == ["all\n"]
-    assert check(command, tmp_path).status == "exited"
+    until = time.monotonic() + 30
+    while keeper.alive(before) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert check(command, tmp_path).stdout == "all\n"
     assert keeper.keepers(os.getpid())[0] != before
+
+
+def test_one_keeper_serves_one_check_after_the_other(tmp_path: Path) -> None:
+    """Each with its own folder, environment and streams, and no descriptor more after many than after one."""
+    command = script(
+        tmp_path, "import os; print(os.getcwd(), os.environ.get('POLYGRAPHY_N'), os.getsid(0) == os.getpid())"
+    )
+    counts = []
+    for number in range(5):
+        folder = tmp_path / f"folder {number}"
+        folder.mkdir()
+        os.environ["POLYGRAPHY_N"] = str(number)
+        try:
+            assert check(command, folder).stdout == f"{folder} {number} True\n"
+        finally:
+            del os.environ["POLYGRAPHY_N"]
+        (kept,) = keeper.keepers(os.getpid())
+        counts.append(
+            (kept, len(list(Path(f"/proc/{kept[0]}/fd").iterdir())), str(Path(f"/proc/{kept[0]}/cwd").readlink()))
+        )
+    assert counts == [counts[0]] * 5
+    assert counts[0][2] == "/"
 
 
 def test_a_checker_holds_nothing_of_ours_open(tmp_path: Path) -> None:
