@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from engines import processes
 from wizard.cli import streams
 from wizard.exits import BAD_USAGE, MISSING, OUR_FAULT, STOPPED, BadUsage, Missing, Refusal
 
@@ -24,9 +23,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code as CONTRACTS define it. Never lets a traceback reach the user."""
     if argv is not None:
         return run(list(argv))
-    processes.permit_copies()
     gc.disable()  # what is loaded stays: looking through it again and again takes a tenth of the start
-    code = run(sys.argv[1:])
+    code = run(sys.argv[1:], alone=True)
     leave(code)
     return code
 
@@ -45,14 +43,18 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def run(words: list[str]) -> int:
-    """As ``main``, of these words."""
+def run(words: list[str], *, alone: bool = False) -> int:
+    """As ``main``, of these words. ``alone``: this process does nothing else."""
     sys.excepthook = last_resort
     streams.prepare()
     try:
         same_installation()
         plain_words(words)
+        from engines import processes
         from wizard.cli.arguments import parse
+
+        if alone:
+            processes.permit_copies()
 
         arguments = parse(words)
         code = int(arguments.command(arguments))
