@@ -7,9 +7,13 @@ all of the text and the name of a field: a step alone has no other, and jinja2 t
 import keyword
 import re
 from collections.abc import Collection, Mapping
+from importlib.util import find_spec
 from typing import Any, Final
 
 from wizard.words import number
+
+if find_spec("jinja2") is None:  # told as a session begins, and not where its first text has braces
+    raise ModuleNotFoundError("No module named 'jinja2'", name="jinja2")
 
 LARGEST: Final = 64 << 10  # characters of one rendered text
 LONGEST_TEMPLATE: Final = 16 << 10
