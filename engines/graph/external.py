@@ -14,6 +14,7 @@ from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 from engines.graph.model_problem import ModelProblem
 from engines.graph.names import bodies
 from engines.store import unsynced
+from engines.store.content import write_pieces
 
 # Bytes of a file of weights above which nobody waits for the disk: that takes a second and more where a disk is slow.
 LARGE = 64 << 20
@@ -191,7 +192,7 @@ def write_sparse(file: BinaryIO, piece: bytes | memoryview) -> None:
     if len(piece) == CHUNK and piece == _NOTHING:
         file.seek(CHUNK, os.SEEK_CUR)
     else:
-        file.write(piece)
+        write_pieces(file, piece)
 
 
 class Incoming:

@@ -8,6 +8,7 @@ from onnx import ModelProto, TensorProto
 
 from engines.graph import converted, external
 from engines.graph.model_problem import ModelProblem
+from engines.store.content import write_pieces
 
 
 def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
@@ -49,6 +50,7 @@ def copy_with_weights(folder: Path, model: ModelProto, weights_dir: str) -> Mode
             if external.is_external(tensor):
                 file.write(bytes(-file.tell() % external.ALIGN))
                 start = file.tell()
-                file.writelines(_read_pieces(tensor, weights_dir))
+                for piece in _read_pieces(tensor, weights_dir):
+                    write_pieces(file, piece)
                 external.make_external(tensor, "weights.bin", start, file.tell() - start)
     return copy

@@ -17,7 +17,7 @@ from typing import BinaryIO
 import msgspec
 
 from engines.store import decoding, regular
-from engines.store.content import Store, digest_file
+from engines.store.content import Store, digest_file, write_pieces
 
 SEAL = b"\0crc-32\0"  # before the checksum, four bytes, the lowest first
 _TRAILER = len(SEAL) + 4
@@ -34,7 +34,7 @@ class Sealed:
 
     def write(self, data: bytes | memoryview) -> int:
         self._crc = zlib.crc32(data, self._crc)
-        return self._file.write(data)
+        return write_pieces(self._file, data)
 
     def seal(self) -> None:
         self._file.write(SEAL + self._crc.to_bytes(4, "little"))

@@ -18,7 +18,7 @@ from engines.backends.builds import outside_bytes
 from engines.data.arrays import widen_for_file
 from engines.graph import converted, external
 from engines.graph.standing_alone import copy_with_weights, make_inner, standing_alone
-from engines.store.content import Store
+from engines.store.content import Store, write_file
 
 INLINE = 1_800 << 20  # bytes; protobuf holds no more than 2 GiB
 # Bytes of weights from which on a kept model points to those that the session has anyway. Smaller ones stand alone: they are
@@ -133,9 +133,9 @@ def write_model(
     """
     path = folder / "model.onnx"
     if outside_bytes(model) < _COPY:
-        path.write_bytes(standing_alone(model, weights_dir).SerializeToString())
+        write_file(path, standing_alone(model, weights_dir).SerializeToString())
     elif here:
-        path.write_bytes(copy_with_weights(folder, model, weights_dir).SerializeToString())
+        write_file(path, copy_with_weights(folder, model, weights_dir).SerializeToString())
     else:
         path = store.models / f"check-{os.getpid()}-{secrets.token_hex(4)}.onnx"
         path.write_bytes(model.SerializeToString())

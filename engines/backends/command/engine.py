@@ -33,6 +33,7 @@ from engines.graph.model_problem import ModelProblem
 from engines.graph.standing_alone import copy_with_weights, standing_alone
 from engines.graph.typed import to_precision
 from engines.spec import EngineSpec
+from engines.store.content import write_file
 
 CANNOT = 69  # the exit status that says "I cannot do this model": EX_UNAVAILABLE of sysexits.h
 _INLINE = 1_800 << 20  # bytes of weights; protobuf holds no more than 2 GiB
@@ -298,7 +299,7 @@ def _write(folder: Path, model: onnx.ModelProto, weights_dir: str) -> None:
     """``model.onnx``, its weights inside or beside it."""
     small = outside_bytes(model) < _INLINE
     whole = standing_alone(model, weights_dir) if small else copy_with_weights(folder, model, weights_dir)
-    (folder / "model.onnx").write_bytes(whole.SerializeToString())
+    write_file(folder / "model.onnx", whole.SerializeToString())
 
 
 def _refuse(ran: command.CheckResult, what: str, *, building: bool) -> None:
