@@ -4,6 +4,7 @@ names of that version, which computes by the emulation (tests/engines/backends/t
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,3 +106,49 @@ def test_int8_with_nothing_to_go_by_stops_at_once_with_what_to_give(
     assert walked.ran.code == 4
     assert walked.answers() in ([], [("reproduce", "")])
     assert walked.ran.err.count("give a calibration cache (calibration=FILE), or a model with Q/DQ nodes") == 1
+
+
+def run_here(folder: Path, version: str, home: Path, *words: str) -> Ran:
+    """Python in a case's folder, where that version is installed."""
+    (home / version).mkdir()
+    surroundings = {**os.environ, **whole.install(home / version, version)}
+    line = [sys.executable, *words]
+    done = subprocess.run(line, env=surroundings, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("found_on", ["10.6.0", "11.2.1.2"])
+def test_the_case_shows_the_fault_without_the_program(
+    walk: Walk, overflowing: tuple[str | Path, ...], found_on: str, tmp_path: Path
+) -> None:
+    case = walk(found_on, *overflowing).folder / "case"
+    here = run_here(case, found_on, tmp_path, "check.py")
+    assert here.code == 1, here.out + here.err
+    assert f"on tensorrt {found_on}" in here.out
+    assert "The fault is still there: block0/Pow_square." in here.out
+    newer = run_here(case, "11.4.0.106", tmp_path, "check.py")
+    if found_on.startswith("11"):
+        assert (newer.code, "The fault is still there" in newer.out) == (1, True)
+    else:
+        assert newer.code == 2
+        assert "TensorRT 11.4.0.106 has no flag for FP16: it computes in the types that the model has" in newer.out
+
+
+def test_the_script_for_polygraphy_keeps_the_nodes_of_a_network_of_this_version(
+    walk: Walk, overflowing: tuple[str | Path, ...], tmp_path: Path
+) -> None:
+    case = walk("10.6.0", *overflowing).folder / "case"
+    program = (
+        "import keep_fp32, sys, tensorrt as trt\n"
+        "network = trt.Builder(trt.Logger()).create_network(0)\n"
+        "assert trt.OnnxParser(network, trt.Logger()).parse_from_file(sys.argv[1])\n"
+        "keep_fp32.postprocess(network)\n"
+        "print(sorted(layer.name for layer in network.layers if layer.kept))\n"
+    )
+    ran = run_here(case, "10.6.0", tmp_path, "-c", program, str(overflowing[0]))
+    assert "keep_fp32: 4 of 4 nodes stay in FP32" in ran.out
+    kept = ["block0/Add_vareps", "block0/Pow_square", "block0/ReduceMean_var", "block0/Sqrt_std"]
+    assert str(kept) in ran.out
+    newer = run_here(case, "11.2.1.2", tmp_path, "-c", program, str(overflowing[0]))
+    assert newer.code == 1
+    assert "TensorRT 11.2.1.2 computes in the types that the model has and takes no precision for a layer" in newer.err

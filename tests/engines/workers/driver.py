@@ -1,4 +1,4 @@
-"""A stand-in for NVIDIA's driver: a shared library that lists GPUs as libcuda.so.1 does, and can do no more."""
+"""A stand-in for NVIDIA's driver: a shared library that lists GPUs as libcuda.so.1 does, with this machine's own memory."""
 
 import shutil
 import subprocess
@@ -26,6 +26,12 @@ int cuDeviceGetCount(int *n) { *n = count; return 0; }
 int cuDeviceGet(int *device, int n) { *device = shown[n]; return 0; }
 int cuDeviceGetName(char *text, int size, int device) { strncpy(text, names[device], size); return 0; }
 int cuDeviceGetUuid_v2(char *id, int device) { memset(id, 0, 16); id[15] = device; return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = names; return 0; }
+int cuCtxSetCurrent(void *context) { return 0; }
+int cuCtxSynchronize(void) { return 0; }
+int cuMemAlloc_v2(void **place, size_t size) { *place = malloc(size); return *place ? 0 : 2; }
+int cuMemcpyHtoD_v2(void *to, const void *from, size_t size) { memcpy(to, from, size); return 0; }
+int cuMemcpyDtoH_v2(void *to, const void *from, size_t size) { memcpy(to, from, size); return 0; }
 int cuDeviceGetAttribute(int *value, int which, int device) { *value = which == 75 ? majors[device] : 0; return 0; }
 """
 

@@ -50,6 +50,14 @@ class ILogger:
     INTERNAL_ERROR, ERROR, WARNING, INFO, VERBOSE = (_kind(i, str(i)) for i in range(5))
 
 
+class Logger(ILogger):
+    def __init__(self, _least=None): ...
+
+
+class LayerType:
+    CONSTANT, SHAPE, DEQUANTIZE = (_kind(i, str(i)) for i in range(3))
+
+
 class TensorLocation:
     DEVICE, HOST = _kind(0, "DEVICE"), _kind(1, "HOST")
 
@@ -71,6 +79,10 @@ _BY_NAME = {name: _kind(100 + i, name) for i, name in enumerate(sorted(set(_TYPE
 float32, float16, bfloat16, bool = (_BY_NAME[n] for n in ("FLOAT", "HALF", "BF16", "BOOL"))  # noqa: A001
 
 
+def nptype(kind):
+    return helper.tensor_dtype_to_np_dtype(next(code for code, name in _TYPES.items() if name == kind.name))
+
+
 def init_libnvinfer_plugins(_logger, _namespace):
     return True
 
@@ -87,7 +99,8 @@ class Layer(globals()["ILayer"]):
 
     def __init__(self, node, types):
         self.name, self.metadata = node.name, f"[ONNX Layer: {node.name}]"
-        self.type = globals()["LayerType"].CONSTANT if node.op_type == "Constant" else node.op_type
+        kinds = {"Constant": LayerType.CONSTANT, "Shape": LayerType.SHAPE, "DequantizeLinear": LayerType.DEQUANTIZE}
+        self.type = kinds.get(node.op_type, node.op_type)
         self._outputs = [Tensor(name, types.get(name, TensorProto.FLOAT)) for name in node.output if name]
         self.num_outputs, self.kept = len(self._outputs), False
 
@@ -149,6 +162,9 @@ class OnnxParser:
 
     def get_error(self, index):
         return self._errors[index]
+
+    def parse_from_file(self, path):
+        return self.parse(Path(path).read_bytes(), path)
 
     def parse(self, content, path=""):
         model = onnx.load_model_from_string(content)
@@ -346,7 +362,23 @@ class Context:
         return True
 
     def get_tensor_shape(self, name):
-        return self._shapes.get(name, (-1,))
+        """Of an output as it follows from what is fed; -1 where it hangs on values."""
+        if name in self._shapes:
+            return self._shapes[name]
+        fed = onnx.ModelProto()
+        fed.CopyFrom(self._engine.model)
+        for info in fed.graph.input:
+            del info.type.tensor_type.shape.dim[:]
+            for size in self._shapes[info.name]:
+                info.type.tensor_type.shape.dim.add(dim_value=size)
+        for info in fed.graph.output:
+            info.type.tensor_type.ClearField("shape")
+        made = {o.name: o.type.tensor_type for o in onnx.shape_inference.infer_shapes(fed).graph.output}[name]
+        return (
+            tuple(d.dim_value if d.HasField("dim_value") else -1 for d in made.shape.dim)
+            if made.HasField("shape")
+            else (-1,)
+        )
 
     def set_tensor_address(self, name, memory):
         self._at[name] = memory
@@ -368,6 +400,9 @@ class Context:
             size = int(np.prod(shape)) * kind.itemsize
             fed[info.name] = np.frombuffer(ctypes.string_at(self._at[info.name], size), kind).reshape(shape)
         given = engine.built.run(fed)
+        for name in engine.plan["outputs"]:
+            if name not in self._growing:
+                ctypes.memmove(self._at[name], np.ascontiguousarray(given[name]).tobytes(), given[name].nbytes)
         for name, allocator in self._growing.items():
             value = np.ascontiguousarray(given[name])
             address = allocator.reallocate_output(name, 0, value.nbytes, 256)
