@@ -350,7 +350,7 @@ def summary(folder: Path) -> Summary:
     }
     path = folder / journal.NAME
     try:
-        state = fold(journal.outline(path)) if path.exists() else State(last=about.created)
+        state = fold(journal.ending(path)) if path.exists() else State(last=about.created)
     except OSError as problem:
         return Summary(**basics, age=_age(path), problem=of_system(problem, path))
     except (SessionProblem, ValueError) as problem:

@@ -44,6 +44,8 @@ LINE_LIMIT = 64 << 10  # bytes of one line, its newline included
 LARGEST = 1 << 30  # bytes of a journal that is read: some hundred thousand probes
 NAME = "journal.jsonl"
 
+_ENDING = 128 << 10  # bytes from its end in which the last step is looked for: of most sessions it has a third
+_HEAD = 120  # bytes of a line in which its kind stands
 _OURS = b'{"v":%d,"seq":' % VERSION
 _PROBE = re.compile(rb'\{"v":%d,"seq":([0-9]{1,18}),"ts":[0-9.]+,"kind":"probe\.(started|finished)",' % VERSION)
 _KINDS: dict[bytes, Any] = {b"started": ProbeStarted, b"finished": ProbeFinished}
@@ -284,8 +286,33 @@ def outline(path: Path) -> Iterator[AnyEvent]:
     """The events that are no probes, for lists of sessions: much less to decode. Damaged lines are passed over."""
     with regular.opened(path, LARGEST, links=False) as file:
         for line in (line for block in read_blocks(file) for line in io.BytesIO(block)):
-            if b'"kind":"probe.' not in line[:120] and is_whole(line.removesuffix(b"\n")):
+            if _is_outline(line.removesuffix(b"\n")):
                 yield decode(line.removesuffix(b"\n"), 0, path)
+
+
+def ending(path: Path) -> Iterable[AnyEvent]:
+    """The outline from the last step on, which says where a session is and what it came to. All of it where the end of the file
+    does not hold that step, or where what follows goes back to what was before."""
+    with regular.opened(path, LARGEST, links=False) as file:
+        begin = max(0, file.seek(0, os.SEEK_END) - _ENDING)
+        file.seek(begin)
+        block = file.read(_ENDING)
+    found: list[AnyEvent] = []
+    end = len(block)
+    while end > 0:
+        begin = block.rfind(b"\n", 0, end) + 1
+        line, end = block[begin:end], begin - 1
+        if b'"kind":"rewound"' in line[:_HEAD]:
+            break
+        if _is_outline(line):
+            found.append(decode(line, 0, path))
+            if isinstance(found[-1], StepStarted):
+                return reversed(found)
+    return outline(path)
+
+
+def _is_outline(line: bytes) -> bool:
+    return b'"kind":"probe.' not in line[:_HEAD] and is_whole(line)
 
 
 def resolve(event: EventT, store: Store) -> EventT:
