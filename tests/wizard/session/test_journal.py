@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engines.probe import Inspect, Measure, Measurement
@@ -260,6 +260,10 @@ def place_of(state: State) -> tuple[object, ...]:
     return (here and (here.node, here.visit, here.outcome, here.status), state.end, state.closed, state.last)
 
 
+def _begun(run: int) -> e.StepStarted:
+    return e.StepStarted(run=run, node="abc"[run - 1], visit=1, step="compare", step_version=1)
+
+
 _RUNS = st.integers(1, 3)
 _NODES = st.sampled_from("abc")
 _ANY_EVENT = st.one_of(
@@ -283,6 +287,8 @@ _ANY_EVENT = st.one_of(
 
 
 @given(st.lists(_ANY_EVENT, max_size=24), st.integers(1, 3000), st.integers(0, 40), st.integers(0, 5000))
+@example([*(_begun(n) for n in (1, 2)), e.Rewound(to=1)], 3000, 0, 5000)
+@example([_begun(1), e.SessionClosed(end="works"), e.NoteAdded(text="n" * 300)], 500, 0, 5000)
 @settings(max_examples=300)
 def test_the_end_of_a_journal_says_where_the_session_is(events, kept, cut, spoiled):
     """As all of it does: however much of its end is looked at, torn or with a damaged byte."""
