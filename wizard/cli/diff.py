@@ -39,7 +39,8 @@ def read_side(name: str) -> tuple[Side, Problem]:
 
 def survey_machine(problem: Problem) -> Side:
     """This machine as it is now: the session's files where they lie, versions, the engines that are here."""
-    from wizard.machine_room import MachineProblem, ask
+    from wizard import surveyed
+    from wizard.machine_room import MachineProblem
 
     digests: dict[str, str] = {}
     for path in problem.digests:
@@ -47,7 +48,7 @@ def survey_machine(problem: Problem) -> Side:
             digests[path] = digest_file(Path(path))
     found: list[dict[str, Any]] = []
     try:
-        found = msgspec.json.decode(ask("engines.backends"))
+        found = surveyed.survey()
     except (MachineProblem, ValueError) as fault:
         terminal.say(f"the engines here could not be asked, so they are not compared: {fault}")
     infos = {str(engine["name"]): engine for engine in found if engine.get("present")}

@@ -33,12 +33,12 @@ MEANINGS: Mapping[str, str] = {
 
 
 def engines(arguments: argparse.Namespace) -> int:
-    """The survey, made in a process of its own: it imports the native libraries."""
-    from wizard.machine_room import MachineProblem, ask
+    """The survey; what loads native libraries is a process of its own."""
+    from wizard import surveyed
+    from wizard.machine_room import MachineProblem
 
     try:
-        text = ask("engines.backends")
-        found: list[dict[str, Any]] = msgspec.json.decode(text)
+        found = surveyed.survey()
     except (MachineProblem, ValueError) as problem:
         raise Missing(f"The engines could not be asked: {problem}") from None
     if arguments.json:
