@@ -34,12 +34,17 @@ DEAR = 20.0
 # And from which it is taken to have paid for later ones, so that it prices none of them: of 12 and 15 s on TensorRT later ones
 # took 2 to 6, of 84 s 8 (docs/tensorrt.md). What a CPU engine builds for so long it mostly reads from the disk, once too.
 COLD = 8.0
+# What a later build of the whole model takes of a first one that was dear, where an engine times kernels and keeps what it timed:
+# 1.1 to 2.4 s after 24 to 115 s on a transformer, 1.3 after 82 and 9 after 415 s on CNNs, less than one after 12 (TensorRT 10.6).
+LATER = 1 / 40
+# A run with fewer marks than this part of the nodes takes what one without any does.
+MANY = 20
 # Where none of a kind has been measured: about so many times what the first of these takes that was, one row at a time. Seen on
-# magika, sort, shapes, a quantized network and ResNet-50, beside the whole model: watched 2 to 6, alone 2 to 8, a part 0.1 to
-# 0.4, an effect 0.2 to 0.7, other 0.3 to 4.
+# magika, sort, shapes, a quantized network, ResNet-50, BERT and a detector, beside the whole model: watched 3 to 12, alone 2 to
+# 35, a part 0.1 to 0.4, an effect 0.2 to 0.7, other 0.3 to 4.
 BESIDE: Mapping[Kind, tuple[tuple[Kind, float], ...]] = {
-    "watched": (("whole", 4.0),),
-    "alone": (("watched", 1.5), ("whole", 4.5)),
+    "watched": (("whole", 6.0),),
+    "alone": (("watched", 1.5), ("whole", 8.0)),
     "part": (("effect", 0.4), ("whole", 0.2)),
     "effect": (("part", 2.5), ("whole", 0.4)),
     "control": (("whole", 1.0),),
@@ -53,7 +58,8 @@ class Work(msgspec.Struct, frozen=True):
     beside looks at all of it. ``fresh``: of a model or a sample that the reference has not
     been run on yet. ``told``: seconds that one takes, where that is told by other means than probes of its kind.
     ``reused``: it feeds a build that stands, and makes none. ``afresh``: it is built with nothing of earlier builds; ``dear``:
-    on an engine whose builds are, so that no other probe tells what that takes."""
+    on an engine whose builds are, so that no other probe tells what that takes. ``timed``: by an engine that times kernels and
+    keeps what it timed; ``more``: seconds that each takes beside what is usual."""
 
     kind: Kind
     probes: int = 1
@@ -67,6 +73,8 @@ class Work(msgspec.Struct, frozen=True):
     reused: bool = False
     afresh: bool = False
     dear: bool = False
+    timed: bool = False
+    more: float = 0.0
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -171,13 +179,13 @@ def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
     on TensorRT those took a ninth of it (docs/tensorrt.md)."""
     if work.told:
         return work.probes * work.told
-    firsts = any(s.first and s.kind == work.kind for s in seen)
+    firsts = [s.build_seconds for s in seen if s.first and s.kind == work.kind]
     seen = [s for s in seen if not s.first]
     like = [s for s in seen if s.kind == work.kind]
     each = _seconds_of_one(work, like)
     if firsts and not work.reused and all(s.reused for s in like):
-        # No later build was made: of 84 s the next took 8 to 10, of 355 s 5, of 9 s 2 to 6 (docs/tensorrt.md).
-        return None
+        # No later build was made.
+        return work.probes * (work.more + LATER * max(firsts)) if work.timed else None
     if work.afresh and work.dear and not any(s.afresh and s.kind in ("part", "effect") for s in seen):
         # Parts were asked of a twin. As given, with no timings at hand, one took as long as there, or thirty times (an H100).
         return None
@@ -188,7 +196,7 @@ def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
             break
     if each is None and work.kind in ("import", "read") and seen:
         each = min(s.seconds for s in seen)
-    return None if each is None else work.probes * work.times * each
+    return None if each is None else work.probes * (work.more + work.times * each)
 
 
 def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:
@@ -246,7 +254,7 @@ def classify_probe(probe: AnyProbe, engine: str, reference: str, nodes: int) -> 
             if parse(probe.engine).name != parse(engine).name or probe.reference != reference:
                 return "other"
             if probe.candidate.nodes == ranges.ALL and not _severs_most(probe, nodes):
-                return "watched" if probe.marks else "whole"
+                return "watched" if MANY * len(ranges.decode(probe.marks)) >= nodes and probe.marks else "whole"
             return "alone" if _severs_most(probe, nodes) else "effect" if probe.effect else "part"
         case Import():
             return "import"

@@ -49,12 +49,12 @@ def on_all(ctx: StepContext, runs: int = 1, probes: int = 1, *, real: bool = Fal
     """The whole model on every sample; ``real``: on those that the user gave, where there are any."""
     samples = ctx.findings.samples
     rows = count_rows(list_feeds(ctx.findings) if real else (s.id for s in samples), samples)
-    return Work(_kind_of_whole(ctx), probes, rows, max(1, runs))
+    return Work(_kind_of_whole(ctx), probes, rows, max(1, runs), timed=bool(ctx.engine_info.gpus))
 
 
 def on_sample(ctx: StepContext, probes: int = 1, runs: int = 1) -> Work:
     """The whole model on the sample that the search works on."""
-    return Work(_kind_of_whole(ctx), probes, sample_rows(ctx), max(1, runs))
+    return Work(_kind_of_whole(ctx), probes, sample_rows(ctx), max(1, runs), timed=bool(ctx.engine_info.gpus))
 
 
 def fresh(work: Work) -> Work:

@@ -332,7 +332,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     """The case in fresh builds, some known from when it was found; its inside once; the model with it patched or kept, on the
     search's sample and on all. Where there is no case yet, it is reduced first."""
     params = msgspec.convert(dict(ctx.params), ConfirmParams)
-    case = ctx.findings.case
+    case, looks = ctx.findings.case, ctx.findings.looks
     verified = int(case.verified.partition("/")[2] or 0) if case else ReduceParams().verify
     # Of the looks that found it, all but the first are looks here.
     builds = works.part(ctx, params.repeats - min(params.repeats, max(0, verified - 1)), ahead=False)
@@ -341,16 +341,15 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     cured: tuple[Work, ...] = (
         ()
         if ctx.check or list_cured(ctx.findings)
-        else (works.on_sample(ctx, 2), works.on_all(ctx, real=True), works.on_sample(ctx))
+        else (works.on_sample(ctx, 2, looks), works.on_all(ctx, looks, real=True))
     )
     signature = ctx.findings.round_signature or ctx.findings.signature
     overflows = (signature is not None and signature.nonfinite) or any(s.nonfinite for s in ctx.findings.suspects[:1])
     if cured and overflows and ctx.can("keep"):
-        # What overflows cannot be fed: its nodes are kept instead, and those beside them are looked at; the reference is asked
+        # What overflows cannot be fed: its nodes are kept instead, and the few beside them are watched; the reference is asked
         # who else goes as far, and who reads that.
-        everywhere = works.on_all(ctx, probes=2, real=True)
-        asked = msgspec.structs.replace(everywhere, kind="watched")
-        cured = (*cured, works.on_all(ctx, probes=4, real=True), asked)
+        kept = works.on_all(ctx, probes=2, real=True)
+        cured = (*cured, kept, works.on_sample(ctx), Work("control", 2, kept.rows))
     alike = _count_places(ctx, size)
     if cured and alike and ctx.can("keep"):
         cured = (*cured, works.effect(ctx, alike), works.part(ctx, PLACE * alike, ahead=False))

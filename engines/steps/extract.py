@@ -27,7 +27,6 @@ from engines.steps.reduce import say_left_whole
 # Probes for each node of a group: it is grown first, then each of its nodes is left out. 43 were expected and 44 came for magika
 # (docs/estimates.md).
 GROWN = 6
-LARGER = 3.0  # times that a part of several nodes takes what a node alone does: fitted likewise
 
 
 class ExtractOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,7 +219,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         alone = works.part(ctx, 1, ahead=False)
         return Plan((*works.before(ctx, size), *works.twin(ctx), Work("read"), alone, *settled))
     search = 1 if group == 1 else GROWN * group
-    searched = works.effect(ctx, search, times=1.0 if group == 1 else LARGER)
+    searched = works.effect(ctx, search)
     return Plan(
         (*works.before(ctx, size), *works.twin(ctx), Work("read"), searched, *works.settled(ctx, params.verify)),
         works.case_bytes(size, first.nodes if first and group == 1 else ""),

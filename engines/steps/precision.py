@@ -46,8 +46,11 @@ POINTS = 4  # sets that the curve shows beside nothing kept, everything kept, an
 EIGHTHS = 8  # stretches of the node order that are tried where what surrounds the seeds is not enough
 # Probes for each node that a workaround keeps. Where the culprits' nodes are all that is needed, as for values that do not fit,
 # delta debugging leaves each out once or twice; else the set is grown first, and more samples join. Fitted on the demos: 49 were
-# expected and 57 came for sort; of magika, with 11 such nodes, 417, 418 and 707 came (docs/estimates.md).
-FITTING, GROWING = 2, 40
+# expected and 57 came for sort; of magika, with 11 such nodes, 417, 418 and 707 came. But no more than so many for each node of
+# the model: 93 to 148 of 38 nodes, 132 of 25. Where a set was looked for before, much of that is known (docs/estimates.md).
+FITTING, GROWING, ALL, ANEW = 2, 40, 4, 0.6
+# Accused nodes that are this part of the model are nearly all that is needed: 20 probes came for 27 of 68 nodes.
+MUCH = 3
 # Of a model in which nobody is accused about every third node is tried: 86 probes came for 250 nodes.
 UNLED = 3
 # And for each node of the model, where many others share the blame with the culprits: ResNet-50 spent its whole budget.
@@ -714,6 +717,12 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
     wanted = 6 + (each * len(seeds) if seeds else size.nodes // UNLED)
     if seeds and (findings.spread or works.rounding_counts(ctx)):
         wanted = ANYWHERE * size.nodes
+    elif each == GROWING and size.nodes:
+        wanted = 6 + (len(seeds) if MUCH * len(seeds) >= size.nodes else min(each * len(seeds), ALL * size.nodes))
+    if findings.spread and not seeds:
+        wanted = budget
+    if findings.workaround is not None:
+        wanted = int(ANEW * wanted)
     fed = count_rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
     search = Work("whole", min(budget, wanted), fed, ahead=True)
     # The result on samples that it was not made on, with it and without it, and as a file on both.

@@ -38,6 +38,9 @@ from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told
 from engines.steps.precision import Kept, KeptNode, PrecisionParams, keep_higher, make_workaround
 from engines.steps.prepare import load_findings, prepare_findings
 
+# Probes for each layer of a search for those to leave in float, at most.
+EACH = 5
+
 
 class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """quantization: the layers of a Q/DQ model against the float one. SQNR in dB, 999 where nothing is lost."""
@@ -255,8 +258,8 @@ def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
     """Each layer alone and its pairs, the layers as they are; the effect of each, at most 48; then a search for layers to keep,
-    which begins with those that lose the most. As samples join it, that takes about two for each layer: of 46 layers 153 probes
-    in all came for the demo and 184 on TensorRT (docs/tensorrt.md)."""
+    which begins with those that lose the most. As samples join it, that takes up to five for each layer, of which half are
+    planned: of 46 layers 290 probes in all came for the demo and 184 on TensorRT (docs/tensorrt.md), of 48 another time 65."""
     found = len(find_layers(size.index)) if size.index else 0
     effects = min(MOST_EFFECTS, found or max(4, size.nodes // 4))
     measured = not unquantized(ctx.reference)
@@ -265,7 +268,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         *((works.on_all(ctx), works.again(works.on_sample(ctx))) if measured else ()),
         works.effect(ctx, 2 + effects, times=2.0),  # a layer with its pairs
         Work("watched", 1, works.sample_rows(ctx)),
-        Work("whole", 2 + 2 * effects, works.sample_rows(ctx), ahead=True),
+        Work("whole", 2 + EACH * effects // 2, works.sample_rows(ctx), ahead=True),
         *works.timed(ctx),
     )
     return Plan((*works.before(ctx, size), *asked), size.weights + 3 * works.TABLE * size.nodes)

@@ -41,8 +41,14 @@ class ReduceOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Probes for each halving where what was foretold takes company that lies anywhere: 85 came for 220 nodes, twice
-# (sort_tf_massive_m4, weakly typed, TensorRT 10.6), where 34 had been expected.
-_HIDING = 8
+# (sort_tf_massive_m4, weakly typed, TensorRT 10.6), where 34 had been expected. Where a search has looked at each layer and found
+# nothing that fails alone, too: 31 to 144 came for 37 to 74 nodes, 337 for 130. Else half as many: 24 and 84.
+_HIDING, _HALVING = 8, 4
+# Of the first cut on an engine whose builds are dear, what later ones take: 2.3 s, then 0.5 to 0.9 each but for the largest few
+# (TensorRT 10.6, tests/gpu/recorded).
+FOUND_DONE = 0.4
+# And where they are not: a search's cuts are larger than those seen by then, which were of a layer or two.
+LARGER = 2.0
 
 
 # Three builds: enough to see that it was no chance, before confirm counts it.
@@ -203,15 +209,19 @@ def say_left_whole(index: GraphIndex, nodes: Iterable[int]) -> str:
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
     """Both ends; a bisection from either side of the node order, two more nodes looked for at a distance; then the case is
-    settled: 2 log2(n) + 6. Searched without cuts: two for each halving and node that is left."""
+    settled: 4 log2(n) + 16, or twice that."""
     return plan_of_reduction(ctx, size, msgspec.convert(dict(ctx.params), ReduceParams))
 
 
 def plan_of_reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Plan:
-    each = _HIDING if list_cured(ctx.findings) else 4 if params.search == "linear" else 2
+    signature = ctx.findings.round_signature or ctx.findings.signature
+    looked = size.index is not None and signature is not None and signature.kind == "accuracy"
+    each = _HIDING if looked or list_cured(ctx.findings) else _HALVING
     search = each * works.halvings(size.nodes) + 4
     ends = (works.on_sample(ctx), *(() if ctx.check else (Work("control", 1, works.sample_rows(ctx)),)))
-    asked = (Work("read"), *ends, works.effect(ctx, search), *works.settled(ctx, params.verify))
+    # Where builds are dear the few cuts seen by then paid for what these find done.
+    times = FOUND_DONE if ctx.findings.dear or ctx.findings.twin else LARGER
+    asked = (Work("read"), *ends, works.effect(ctx, search, times=times), *works.settled(ctx, params.verify))
     return Plan(
         (*works.before(ctx, size), *works.twin(ctx), *asked),
         works.bytes_held(size, works.case_bytes(size) + works.good_bytes(size)),

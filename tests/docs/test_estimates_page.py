@@ -35,7 +35,7 @@ def test_what_is_near_is_counted_and_what_nobody_waits_for_is_not(estimates: Any
         ("compare", -1, 84.0), ("reduce", 10, 19), ("reduce", 100, 20), ("repeat", 0.1, 0.7), ("confirm", 0.2, 1.1),
     )  # fmt: skip
     session(tmp_path / "a" / "s2" / "case", "emulate", ("compare", -1, 3.0)).joinpath("session.json").unlink()
-    told = list(estimates.read([tmp_path]))
+    told = list(estimates.read(estimates.find_journals([tmp_path])))
     assert [(t.engine, t.step, t.probes) for t in told] == [
         ("tensorrt", s, 4) for s in ("compare", "reduce", "reduce", "repeat", "confirm")
     ]
@@ -60,7 +60,7 @@ def test_the_table_takes_its_own_place_in_a_page(estimates: Any, tmp_path: Path)
     session(tmp_path / "s", "emulate", ("reduce", 2, 3))
     page = tmp_path / "page.md"
     page.write_text(f"before\n{estimates.BEGIN}\nold\n{estimates.END}\nafter\n")
-    assert estimates.main([str(tmp_path / "s"), "--page", str(page)]) == 0
+    assert estimates.main([str(tmp_path / "s"), "--as-said", "--page", str(page)]) == 0
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
