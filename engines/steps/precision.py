@@ -311,7 +311,10 @@ class _Search(KeptSets):
         if m.status != "ok":
             return ()
         over = set(list_failing(m, self.ask.criterion))
-        return tuple(s for s in worst_first if s not in over)
+        curable = tuple(s for s in worst_first if s not in over)
+        if not set(curable).isdisjoint(list_failing(m, self.aim)):
+            self.aim = self.ask.criterion  # a margin that not even everything has there: no set would do
+        return curable
 
     def try_on_unseen(
         self, keep: NodeSet, held: frozenset[str], plain: Measurement, batch: int, before: _Best | None

@@ -151,6 +151,17 @@ def test_what_no_precision_cures_on_unseen_samples_is_told_and_not_searched_for(
     assert f"{unseen.ok} of {unseen.n} it had not seen" in done.outcome.message
 
 
+def test_a_margin_that_not_even_everything_has_on_what_joins_is_not_searched_for() -> None:
+    """On a sample near PaddleOCR's FP32 itself is 0.8 % off, as the sample is ill-conditioned: 130 builds were made for a margin
+    that nothing has there, each node left out in turn (TensorRT 10.6, H100)."""
+    chain = graph([(), *((i,) for i in range(79))])
+    engine = Simulated.single(chain, {2: 0.5}, rare={6: 0.008, 7: 0.5}, stubborn=frozenset({6}))
+    done = walk("precision", engine.context(), engine)
+    assert kept(done.finish) == {2, 7}
+    assert done.finish.outcome.holds
+    assert done.finish.outcome.builds < 40
+
+
 def test_a_plain_engine_that_is_right_on_unseen_samples_shows_nothing() -> None:
     """How many fail without the workaround is measured too: none, and the page says so."""
     engine = Simulated.single(graph(CHAIN), {2: 0.5})
