@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from engines.asking import Note, StepContext, StepRefused, Sub, asked
-from engines.compare.judge import judge_whole, worst
+from engines.compare.judge import REFUSALS, judge_whole, worst
 from engines.findings import Case, Culprit, Findings
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
@@ -207,6 +207,10 @@ def _describe_rest(ask: Inquiry, case: Case) -> Sub[str]:
         return " The rest builds, with the values of this part fed in its place."
     if verdict.failed:
         return " The rest is refused for the same reason: there is another such part."
+    if m.status not in REFUSALS:
+        return (
+            f" Whether the rest builds, with the values of this part fed in its place, could not be asked: {m.message}"
+        )
     return f" The rest, with the values of this part fed in its place, does not build for another reason: {m.message}"
 
 

@@ -6,11 +6,22 @@ from typing import Any
 
 from engines.array import Array
 from engines.graph import schema
+from engines.graph.index import Node
 from engines.graph.load import StoredModel
 
 # Elements of an input that are told one by one; a condition on more is no sentence that anybody could check.
 _TOLD = 4
 _SHAPES = frozenset({"Shape", "Size"})
+# Inputs whose values decide how large an operator's results are, by position; None: all of them. Those of all others have shapes
+# that follow from shapes.
+_SIZING: dict[str, tuple[int, ...] | None] = {
+    "NonZero": (0,), "Unique": (0,), "Compress": (1,), "NonMaxSuppression": None, "Range": None, "ConstantOfShape": (0,),
+    "Reshape": (1,), "Expand": (1,), "Tile": (1,), "Slice": (1, 2, 3, 4), "Pad": (1, 3), "Resize": (2, 3), "Upsample": (1,),
+    "TopK": (1,), "OneHot": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "Split": (1,), "CenterCropPad": (1,), "Col2Im": (1,),
+    "MaxUnpool": (2,), "AffineGrid": (1,), "DFT": (1,), "STFT": None, "MelWeightMatrix": None, "HannWindow": (0,),
+    "HammingWindow": (0,), "BlackmanWindow": (0,), "StringSplit": (0,), "ImageDecoder": (0,), "SequenceAt": None,
+    "ConcatFromSequence": None, "If": None, "Loop": None, "Scan": None, "SequenceMap": None,
+}  # fmt: skip
 
 
 def name_deciders(model: StoredModel, position: int) -> list[str]:
@@ -58,23 +69,30 @@ def _name_maker(model: StoredModel, tensor: int) -> str:
 def _find_inputs(model: StoredModel, tensor: int) -> tuple[list[int], list[int]]:
     """(inputs of the model whose values a tensor rests on, those of which only the shape matters), ascending."""
     index = model.index
-    values, shapes, seen = set[int](), set[int](), set[int]()
-    todo = [tensor]
+    values, shapes, seen = set[int](), set[int](), set[tuple[int, bool]]()
+    todo = [(tensor, True)]  # (a tensor, whether its values matter or its shape alone)
     while todo:
-        t = todo.pop()
-        if t in seen:
+        t, whole = todo.pop()
+        if (t, whole) in seen:
             continue
-        seen.add(t)
+        seen.add((t, whole))
         if index.tensors[t].kind == "input":
-            values.add(t)
+            (values if whole else shapes).add(t)
         elif maker := index.made_by(t):
-            if maker.op in _SHAPES:
-                made = index.ancestors(maker.reads)
-                fed = {r for n in made for r in index.nodes[n].reads} | set(maker.reads)
-                shapes |= {r for r in fed if index.tensors[r].kind == "input"}
+            if whole:
+                todo += [(r, maker.op not in _SHAPES) for r in maker.reads]
             else:
-                todo += maker.reads
+                sizing = _list_sizing(maker)
+                todo += [(r, r in sizing) for r in maker.reads]
     return sorted(values), sorted(shapes - values)
+
+
+def _list_sizing(node: Node) -> frozenset[int]:
+    """Tensor ids of the inputs of this node whose values decide how large its results are."""
+    places = (1,) if node.op.startswith("Reduce") else _SIZING.get(node.op, ())
+    if places is None or node.domain not in ("", "ai.onnx"):
+        return frozenset(node.reads)
+    return frozenset(t for i, t in enumerate(node.inputs) if i in places and t >= 0)
 
 
 def _runs_to_its_count(node: Any) -> bool:

@@ -147,3 +147,34 @@ def test_parts_of_one_operator_tell_nothing_of_the_whole(walk: Walk, models: Pat
         models / "relus.onnx", "--engine", "fake:fault=invalid-model,at=build,ops=Relu", "--flow", "precision"
     )
     assert walked.answers() == [("reproduce", "refused")]
+
+
+GATHERED = """
+<ir_version: 8, opset_import: ["":17]>
+g (float[1,4] x, int64 n) => (float[1] y) {
+  yes = Constant <value: tensor = bool {1}> ()
+  none = SequenceEmpty <dtype = 1> ()
+  [rounds] last, all = Loop (n, yes, x, none) <
+    body = b (int64 i, bool c, float[1,4] v, seq(float[1,4]) s) => (bool c2, float[1,4] v2, seq(float[1,4]) s2) {
+      c2 = Identity (c)
+      v2 = Tanh (v)
+      s2 = SequenceInsert (s, v2) }>
+  joined = ConcatFromSequence <axis = 0> (all)
+  [sum] y = ReduceSum <keepdims = 0> (joined)
+}
+"""
+
+
+def test_a_rest_that_could_not_be_fed_is_not_called_refused(walk: Walk, models: Path) -> None:
+    """Sequences are nothing that the reference hands on."""
+    onnx.save(onnx.parser.parse_model(GATHERED.replace("float[1] y", "float y")), models / "gathered.onnx")
+    np.savez(models / "gathered.npz", x=np.ones((1, 4), np.float32), n=np.int64(3))
+    engine = "fake:fault=invalid-model,at=build,ops=Loop"
+    walked = walk(models / "gathered.onnx", "--inputs", models / "gathered.npz", "--engine", engine)
+    (culprit,) = walked.reading.report().culprits
+    assert culprit.cause == "build-failure"
+    assert (
+        "Whether the rest builds, with the values of this part fed in its place, could not be asked:"
+        in culprit.evidence
+    )
+    assert "for another reason" not in culprit.evidence

@@ -152,3 +152,17 @@ def test_the_script_for_polygraphy_keeps_the_nodes_of_a_network_of_this_version(
     newer = run_here(case, "11.2.1.2", tmp_path, "-c", program, str(overflowing[0]))
     assert newer.code == 1
     assert "TensorRT 11.2.1.2 computes in the types that the model has and takes no precision for a layer" in newer.err
+
+
+def test_an_if_that_is_refused_is_fixed_in_the_users_own_types(walk: Walk, tmp_path: Path) -> None:
+    model, inputs = models.rated(tmp_path)
+    words = (model, "--inputs", inputs, "--engine", "tensorrt:precision=fp16")
+    walked = walk("11.2.1.2", *words, refuses=["If"])
+    assert walked.ran.code == 0, walked.ran.out
+    report = walked.reading.report()
+    assert (report.culprits[0].nodes, report.workaround.condition) == (("choice",), "'sr' is 16000")
+    assert "'choice' (If) is decided by 'is_wide' (Equal)" in walked.ran.out
+    made = onnx.load(walked.folder / "worked-around.onnx")
+    assert {t.data_type for t in made.graph.initializer} <= {onnx.TensorProto.FLOAT, onnx.TensorProto.INT64}
+    assert report.workaround.apply[0].tool == "trtexec, once worked-around.onnx is FP16"
+    assert "paste this first (trtexec, once worked-around.onnx is FP16)" in walked.ran.out

@@ -247,3 +247,24 @@ def test_onnxconverter_common_keeps_them(tmp_path: Path) -> None:
     )
     subprocess.run([python, "convert.py"], cwd=tmp_path, check=True)
     assert not error("converted.onnx") < 0.5, "with one norm kept of seven it is wrong"
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "tool"),
+    [
+        ("tensorrt:precision=fp16", "11.2.1.2", "trtexec, once w.onnx is FP16"),
+        ("tensorrt:precision=bf16", "11.2.1.2", "trtexec, once w.onnx is BF16"),
+        ("tensorrt_rtx:precision=fp16", "1.7", "TensorRT-RTX, once w.onnx is FP16"),
+        ("tensorrt_rtx", "1.7", "TensorRT-RTX"),
+        ("tensorrt:precision=model", "10.6.0", "trtexec"),
+        ("tensorrt:precision=fp16", "10.6.0", "trtexec"),
+    ],
+)
+def test_a_file_with_the_types_of_the_users_model_is_converted_first_where_the_engine_goes_by_these(
+    engine: str, version: str, tool: str
+) -> None:
+    """An If that is fixed: the session built the file converted. What was rewritten, or has nodes kept, has the types itself."""
+    opened = Cure(file="w.onnx", switched_off=("choice",), plain=True)
+    assert next(iter(recipes(engine, opened, version))) == tool
+    for typed in (Cure(file="w.onnx", keep=("a",)), Cure(file="w.onnx", switched_off=("choice",))):
+        assert not any("once" in told for told in recipes(engine, typed, version))

@@ -296,7 +296,8 @@ def _cure(w: base.Workaround, index: GraphIndex | None, *, as_given: bool) -> Cu
     # Polygraphy is told of all that shall be outputs; of a cleaned model the names may be others than the file's.
     final = [index.tensors[t].name for t in index.outputs] if index and w.kind == "barrier" and as_given else []
     outputs = (*final, *w.switched_off) if final else ()
-    return Cure(w.in_model or w.keep_names, nameless, w.switched_off, FILE if written else "", outputs)
+    plain = w.kind == "control-flow"  # the user's own model, opened; a rewritten one is as the engine took it
+    return Cure(w.in_model or w.keep_names, nameless, w.switched_off, FILE if written else "", outputs, plain)
 
 
 def stop(visit: Visit, flow: Flow) -> Stop:

@@ -126,25 +126,25 @@ def keep_in_fp32(found: Found, nodes: Collection[str]) -> str:
 def apply(found: Found, cure: Cure) -> list[Recipe]:
     """The build as it is right: up to TensorRT 10 with the layers of the kept nodes by name; where types come from the file, with
     the file that has the workaround in it."""
+    precision, strong = found.spec.get("precision"), check_part(found).settings["strong"]
+    converted = strong and cure.plain and precision in ("fp16", "bf16")
+    first = f", once {cure.file} is {precision.upper()}" if converted else ""
     if found.spec.name == RTX:
         words = ["tensorrt_rtx", f"--onnx={cure.file}", "--saveEngine=model.engine"]
-        return [Recipe("TensorRT-RTX", "sh", shlex.join(words))] if cure.file else []
-    settings = check_part(found).settings
-    ours, theirs = typed_as(settings, found.spec.get("calibration"))
-    if cure.file and (settings["strong"] or not cure.keep):
+        return [Recipe(f"TensorRT-RTX{first}", "sh", shlex.join(words))] if cure.file else []
+    ours, theirs = typed_as(check_part(found).settings, found.spec.get("calibration"))
+    if cure.file and (strong or not cure.keep):
         # Strongly typed the file holds the types, too, and the model as it was does not.
         named = ["polygraphy", "convert", "model.onnx", *ours, "-o", "model.engine", "--trt-outputs", *cure.outputs]
         marked = Recipe("Polygraphy, with the model as it was", "sh", shlex.join(named))
+        trtexec = ["trtexec", f"--onnx={cure.file}", *theirs, "--saveEngine=model.engine"]
+        polygraphy = ["polygraphy", "convert", cure.file, *ours, "-o", "model.engine"]
         return [
-            Recipe(
-                "trtexec", "sh", shlex.join(["trtexec", f"--onnx={cure.file}", *theirs, "--saveEngine=model.engine"])
-            ),
-            Recipe("Polygraphy", "sh", shlex.join(["polygraphy", "convert", cure.file, *ours, "-o", "model.engine"])),
-            *([marked] if cure.outputs and not settings["strong"] else []),
+            Recipe(f"trtexec{first}", "sh", shlex.join(trtexec)),
+            Recipe(f"Polygraphy{first}", "sh", shlex.join(polygraphy)),
+            *([marked] if cure.outputs and not strong else []),
         ]
-    if settings["strong"]:
-        return []
-    return apply_by_name(ours, theirs, cure)
+    return [] if strong else apply_by_name(ours, theirs, cure)
 
 
 def apply_by_name(ours: list[str], theirs: list[str], cure: Cure) -> list[Recipe]:

@@ -64,6 +64,18 @@ def rests_on(tmp_path: Path, text: str, ran: int = 1, **values: object) -> Seque
         (X, f"{LIMIT}[size] s = Size (x)\nw = Greater (s, l)", {"x": np.ones((1, 4))}, ["'x' has the shape 1x4"]),
         # Behind a node: its shape rests on the input's, not on what is in it.
         (X, f"{LIMIT}t = Tanh (x)\ns = Size (t)\nw = Greater (s, l)", {"x": np.ones((1, 4))}, ["'x' has the shape 1x4"]),
+        # Not so where what is in it decides how large it is.
+        (X, f"{LIMIT}nz = NonZero (x)\ns = Size (nz)\n[many] w = Greater (s, l)", {"x": np.ones((1, 4)), "w": False},
+         ["'many' (Greater) gives false"]),
+        (f"{X}, int64[2] to", f"{LIMIT}t = Reshape (x, to)\nd = Shape (t)\nm = ReduceMax <keepdims = 0> (d)\nw = Greater (m, l)",
+         {"x": np.ones((1, 4)), "to": [2, -1]}, ["'to' is [2, -1]", "'x' has the shape 1x4"]),
+        (f"{X}, int64[1] k", f"{LIMIT}v, i = TopK (x, k)\nt = Tanh (v)\ns = Size (t)\nw = Greater (s, l)",
+         {"x": np.ones((1, 4)), "k": [2]}, ["'k' is 2", "'x' has the shape 1x4"]),
+        (f"{X}, bool[4] some", f"{LIMIT}v = Compress <axis = 1> (x, some)\ns = Size (v)\nw = Greater (s, l)",
+         {"x": np.ones((1, 4)), "some": [True, False, True, True]},
+         ["'some' is [true, false, true, true]", "'x' has the shape 1x4"]),
+        (f"{X}, int64 n", f"{LIMIT}a = Constant <value_int = 0> ()\nd = Constant <value_int = 1> ()\nr = Range (a, n, d)\n"
+         "s = Size (r)\nw = Greater (s, l)", {"n": 3}, ["'n' is 3"]),
         # No sentence could be checked that listed what is in a float input, or in a long one.
         (X, "t = ReduceMax <keepdims = 0> (x)\nl = Constant <value_float = 2.0> ()\n[loud] w = Greater (t, l)",
          {"x": np.ones((1, 4)), "w": False}, ["'loud' (Greater) gives false"]),
