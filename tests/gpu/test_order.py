@@ -15,7 +15,7 @@ from engines.probe import Inspect, Measure, Measurement
 from engines.steps.registry import STEPS
 from engines.store.content import Store
 from engines.workers.pool import Pool
-from tests.gpu.test_recorded import ENGINE, RECORDED, steps
+from tests.gpu.test_recorded import ENGINE, ORDERED, RECORDED, steps
 from wizard.bundle.export import export
 from wizard.demo import MODELS
 from wizard.flow.load import load
@@ -27,7 +27,6 @@ from wizard.runner.walk import Walk
 from wizard.session import folder as folders
 from wizard.session.journal import NAME, Journal, read
 
-ORDERED = "tensorrt:precision=fp16,typing=strong"
 COMPANY = 8  # nodes of the smallest part that was found to fail as given
 
 

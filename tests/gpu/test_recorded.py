@@ -1,6 +1,7 @@
 """A session of real TensorRT, walked again where there is no GPU: what TensorRT 10.6 answered on H100s about
-``sort_tf_massive_m4``, weakly typed FP16, in two sessions is in ``recorded``; everything else (the reference, graphs, cuts) is
-computed here.
+``sort_tf_massive_m4``, weakly typed FP16, is in ``recorded``; everything else (the reference, graphs, cuts) is computed here.
+``sort-weak`` is of a program that did not know yet which option makes a precision an order, ``sort-order`` of one that does, on
+two GPUs.
 
 A search that asks what was not asked there finds no answer and another part: then record it again
 (``python tests/gpu/campaign.py --only sort-weak`` and ``record`` below)."""
@@ -28,7 +29,9 @@ from wizard.session import events as e
 from wizard.session.journal import NAME, Journal, read
 
 RECORDED = Path(__file__).parent / "recorded" / "sort-weak.jsonl.gz"
+ORDER = RECORDED.with_name("sort-order.jsonl.gz")
 ENGINE = "tensorrt:precision=fp16,typing=weak"
+ORDERED = "tensorrt:precision=fp16,typing=strong"
 TWIN = "tensorrt:optimization_level=1,precision=fp16,typing=weak"
 NODES = (
     "/b.0/l1/Pow", "/b.0/l2/Pow", "/b.1/l1/Pow", "/b.2/l1/Sub", "/b.2/l1/Div", "/b.2/l2/Sqrt", "/b.2/l2/Div", "/l/Sub",
@@ -59,8 +62,8 @@ def record(journal: Path, target: Path = RECORDED) -> None:
 class Recording:
     """A pool that answers for TensorRT from the record. The first build of the whole model waits for ``through``."""
 
-    def __init__(self, pool: Pool) -> None:
-        first, *rows = (msgspec.json.decode(line) for line in gzip.decompress(RECORDED.read_bytes()).splitlines())
+    def __init__(self, pool: Pool, record: Path) -> None:
+        first, *rows = (msgspec.json.decode(line) for line in gzip.decompress(record.read_bytes()).splitlines())
         self._infos, self._pool = first["engines"], pool
         self._known = {
             _written(msgspec.convert(row["probe"], Measure)): msgspec.convert(row["measurement"], Measurement)
@@ -73,9 +76,8 @@ class Recording:
         if not getattr(probe, "engine", "").startswith("tensorrt"):
             return await self._pool.run(probe, timeout, log)
         if isinstance(probe, Inspect):
-            twin = "twin" if probe.engine == TWIN else ""
             facts = {**self._infos[ENGINE], "spec": probe.engine, "slots": 2}
-            return Measurement(facts={**facts, "fingerprint": f"recorded {twin}"})
+            return Measurement(facts={**facts, "fingerprint": f"recorded {probe.engine}"})
         self.asked.append(probe)
         if probe.engine == ENGINE and not self.through.is_set():
             await self.through.wait()
@@ -96,7 +98,7 @@ def _written(probe: Measure) -> bytes:
     return msgspec.json.encode(probe)
 
 
-def walk(folder: Path, jobs: int) -> tuple[Recording, list[Any]]:
+def walk(folder: Path, jobs: int, record: Path = RECORDED) -> tuple[Recording, list[Any]]:
     """The session up to its confirmed case, and its events. With two jobs the first build lasts as long as
     anything is asked beside it."""
     (folder / "logs").mkdir(parents=True)
@@ -108,7 +110,7 @@ def walk(folder: Path, jobs: int) -> tuple[Recording, list[Any]]:
     options = Options(detach=True, jobs=jobs, policy="script", answers={"minimal-case": "report"})
 
     async def go() -> Recording:
-        recording = Recording(Pool(folder, jobs))
+        recording = Recording(Pool(folder, jobs), record)
         ledger = Ledger(Journal(folder / NAME), Store(folder))
         session = Walk(folder, load("accuracy").flow, problem, ledger, recording, STEPS, options, slots=jobs)
         task = asyncio.create_task(session.run())
@@ -155,3 +157,27 @@ def test_beside_the_first_build_the_twin_is_asked_all_that_the_search_asks_it(tm
     asked = [_written(p) for p in two.asked]
     assert len(asked) == len(set(asked)), "nothing twice"
     assert len([p for p in one.asked if p.engine == TWIN]) <= len([p for p in two.asked if p.engine == TWIN])
+
+
+def test_the_node_that_overflows_is_shown_alone_where_fp16_is_an_order(tmp_path: Path) -> None:
+    """As TensorRT answered: alone it is right as given, and wrong with typing=strong, in each of five fresh builds."""
+    one, events = walk(tmp_path / "one", 1, ORDER)
+    ends = dict(steps(events))
+    assert "reduce" not in ends
+    assert ends["extract"].outcome["names"] == ends["confirm"].outcome["names"] == "/l/Pow"
+    assert ends["confirm"].outcome["failures"] == 5
+    parts = [p.engine for p in one.asked if p.candidate.nodes == "211"]
+    assert parts.count(ENGINE) == 1
+    assert set(parts) == {ENGINE, ORDERED}
+    assert TWIN not in {p.engine for p in one.asked}
+
+
+@pytest.mark.slow
+def test_beside_the_first_build_all_that_shows_the_node_alone_is_known(tmp_path: Path) -> None:
+    two, events = walk(tmp_path / "two", 2, ORDER)
+    ends = dict(steps(events))
+    assert ends["extract"].cached == ends["extract"].probes - 1, "all but the node alone as given"
+    assert ends["confirm"].cached == ends["confirm"].probes
+    assert ends["confirm"].outcome["names"] == "/l/Pow"
+    asked = [_written(p) for p in two.asked]
+    assert len(asked) == len(set(asked)), "nothing twice"

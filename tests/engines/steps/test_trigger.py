@@ -7,11 +7,11 @@ import pytest
 
 from engines.asking import Note, StepContext
 from engines.compare.criterion import Criterion, Signature
-from engines.findings import Findings
+from engines.findings import Case, Findings
 from engines.known.entry import Construction
 from engines.known.table import read_table
 from engines.known.varied import Place
-from engines.probe import HUGE, Construct, Measure, Measurement, SampleInfo, SampleResult, Score, State
+from engines.probe import HUGE, Candidate, Construct, Measure, Measurement, SampleInfo, SampleResult, Score, State
 from engines.steps.base import Finish
 from engines.steps.trigger import SPEC, TriggerOutcome, read_declared
 from engines.views import EngineView, OptionView
@@ -35,6 +35,7 @@ def walk(
     engine: Engine,
     judge: Callable[[Construction], Measurement] = lambda _: scored(1e-7),
     kind: str = "accuracy",
+    case: Case | None = None,
     **params: object,
 ) -> tuple[Finish[TriggerOutcome], list[object]]:
     """The step's end, and what it asked. ``engine``: what it answers to a case, by its spec and the attempt."""
@@ -46,6 +47,7 @@ def walk(
         samples=(SampleInfo("real:0", "real"),),
         criterion=Criterion(tolerance=1e-3),
         signature=Signature(kind, "real:0", ("y",), {"y": 1.0}),  # type: ignore[arg-type]
+        case=case,
     )
     view = EngineView(options=(OptionView("threads", 1, plain="1"),), version="1.23.2")
     step = SPEC.run(StepContext("onnxruntime", REFERENCE, findings, engine_info=view, params=params))
@@ -217,6 +219,21 @@ def test_an_engine_that_dies_of_everything_else_leads_to_no_claim() -> None:
     assert finish.outcome.verdict == "always"
     assert finish.outcome.tried == 1
     assert "all 1 builds" in finish.outcome.message
+
+
+def test_a_case_that_fails_where_the_precision_is_an_order_is_varied_there() -> None:
+    """As given it is right alone: every setting would pass."""
+    there = "onnxruntime:typing=strong"
+    case = Case(candidate=Candidate(), sample="real:0", engine=there)
+
+    def ordered(made: Construction, engine: str, attempt: int) -> Measurement:
+        return square(made) if "typing=strong" in engine else scored(1e-7)
+
+    finish, asked = walk(ordered, case=case, budget=20)
+    assert finish.outcome.verdict not in ("gone", "passes")
+    assert {p.engine for p in asked if isinstance(p, Measure) and p.engine != REFERENCE} >= {there}
+    finish, _ = walk(ordered, budget=20)
+    assert finish.outcome.verdict == "gone"
 
 
 def test_the_budget_is_kept() -> None:
