@@ -20,6 +20,7 @@ from wizard.bundle.export import export
 from wizard.demo import MODELS
 from wizard.flow.load import load
 from wizard.problem import Problem
+from wizard.report.canonical import canonical
 from wizard.report.read import read as open_session
 from wizard.runner.ledger import Ledger
 from wizard.runner.options import Options
@@ -93,6 +94,8 @@ def test_a_node_that_is_right_alone_as_given_is_shown_where_its_precision_is_an_
     assert [c.engine for c in report.culprits] == [ORDERED]
     assert report.workaround is not None
     assert report.workaround.engine == ENGINE
+    told = canonical(reading.state, reading.flow)
+    assert f"verified 5/5; on {ORDERED}" in told, "equal routes print equally, and this is another one"
     case = export(reading, tmp_path / "case")
     for name in ("check.py", "commands.sh", "issue.md", "README.txt"):
         text = (case / name).read_text()

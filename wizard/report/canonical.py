@@ -21,8 +21,9 @@ def canonical(state: State, flow: Flow) -> str:
     findings = state.findings
     for position, culprit in enumerate(confirmed(state, flow), 1):
         case = culprit.case
+        there = f"; on {case.engine}" if case.engine else ""
         lines.append(
-            f"culprit {position}: {culprit.cause}; nodes {case.node_ids}; sample {case.sample}; verified {case.verified}"
+            f"culprit {position}: {culprit.cause}; nodes {case.node_ids}; sample {case.sample}; verified {case.verified}{there}"
         )
         lines += [f"  {_name(name)}" for name in case.nodes]
     w = findings.workaround
