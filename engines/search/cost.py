@@ -35,8 +35,11 @@ DEAR = 20.0
 # took 2 to 6, of 84 s 8 (docs/tensorrt.md). What a CPU engine builds for so long it mostly reads from the disk, once too.
 COLD = 8.0
 # What a later build of the whole model takes of a first one that was dear, where an engine times kernels and keeps what it timed:
-# 1.1 to 2.4 s after 24 to 115 s on a transformer, 1.3 after 82 and 9 after 415 s on CNNs, less than one after 12 (TensorRT 10.6).
-LATER = 1 / 40
+# 1.1 to 2.4 s after 24 to 115 s on a transformer, 1.3 after 82 and 5 to 9 after 380 to 466 s on CNNs (TensorRT 10.6): a second, and
+# this part of the first.
+LATER = 1 / 50
+# Seconds of a part's build, where kernels are timed and no part was built yet: 0.4 to 0.6 on three CNNs, 1.7 on a transformer.
+CUT = 0.5
 # A run with fewer marks than this part of the nodes takes what one without any does.
 MANY = 20
 # Where none of a kind has been measured: about so many times what the first of these takes that was, one row at a time. Seen on
@@ -185,10 +188,14 @@ def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
     each = _seconds_of_one(work, like)
     if firsts and not work.reused and all(s.reused for s in like):
         # No later build was made.
-        return work.probes * (work.more + LATER * max(firsts)) if work.timed else None
+        return work.probes * (work.more + 1 + LATER * max(firsts)) if work.timed else None
+    if work.timed and work.kind in ("part", "effect") and not any(s.kind == work.kind for s in seen):
+        each = CUT
     if work.afresh and work.dear and not any(s.afresh and s.kind in ("part", "effect") for s in seen):
         # Parts were asked of a twin. As given, with no timings at hand, one took as long as there, or thirty times (an H100).
-        return None
+        each = CUT if work.timed else None
+        if each is None:
+            return None
     for beside, times in BESIDE.get(work.kind, ()) if each is None else ():
         each = _seconds_of_one(msgspec.structs.replace(work, rows=1), [s for s in seen if s.kind == beside])
         if each is not None:

@@ -69,7 +69,8 @@ def again(work: Work) -> Work:
 
 def part(ctx: StepContext, probes: int, *, ahead: bool = True) -> Work:
     looks = ctx.findings.looks
-    return Work("check" if ctx.check else "part", probes, sample_rows(ctx), looks, ahead and looks == 1)
+    kind: Kind = "check" if ctx.check else "part"
+    return Work(kind, probes, sample_rows(ctx), looks, ahead and looks == 1, timed=bool(ctx.engine_info.gpus))
 
 
 def afresh(ctx: StepContext, work: Work) -> Work:

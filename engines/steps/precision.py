@@ -724,7 +724,9 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
         wanted = 6 + (len(seeds) if MUCH * len(seeds) >= size.nodes else min(each * len(seeds), ALL * size.nodes))
     if findings.spread and not seeds:
         wanted = budget
-    if findings.workaround is not None:
+    if list_cured(findings):
+        wanted = 6 + FITTING * len(list_cured(findings))
+    elif findings.workaround is not None:
         wanted = int(ANEW * wanted)
     fed = count_rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
     search = Work("whole", min(budget, wanted), fed, ahead=True)

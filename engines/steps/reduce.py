@@ -220,7 +220,7 @@ def plan_of_reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Pla
     search = each * works.halvings(size.nodes) + 4
     ends = (works.on_sample(ctx), *(() if ctx.check else (Work("control", 1, works.sample_rows(ctx)),)))
     # Where builds are dear the few cuts seen by then paid for what these find done.
-    times = FOUND_DONE if ctx.findings.dear or ctx.findings.twin else LARGER
+    times = FOUND_DONE if ctx.findings.dear or ctx.findings.twin or ctx.engine_info.gpus else LARGER
     asked = (Work("read"), *ends, works.effect(ctx, search, times=times), *works.settled(ctx, params.verify))
     return Plan(
         (*works.before(ctx, size), *works.twin(ctx), *asked),
