@@ -102,7 +102,8 @@ def rest_of(plan: Plan, known: int) -> Plan:
 
 
 def estimate_rest(made: Estimate, found: tuple[Seen, ...], done: int, said: int, waiting: float) -> tuple[int, float]:
-    """(probes still to come, seconds they will take), the probe at work among them; -1 where nothing is known.
+    """(probes still to come, seconds they will take), the probe at work among them; -1 where nothing is known, and for the seconds
+    of a step that has asked more than was planned: what is left of it nobody knows, so nothing counts down.
 
     ``done``: probes answered in this run that were not known before. ``said``: how many the step itself says are to come, -1
     where it says nothing. ``waiting``: seconds that the probe at work has taken so far. Never 0 while a probe is at work.
@@ -114,6 +115,8 @@ def estimate_rest(made: Estimate, found: tuple[Seen, ...], done: int, said: int,
     last = rest.works[-1]
     if done and found and found[-1].kind == last.kind:  # as the latest: more samples may have joined the search
         rest = Plan((*rest.works[:-1], msgspec.structs.replace(last, rows=found[-1].rows, times=1.0)))
+    if 0 < made.cost.probes < done:
+        return rest.probes, -1.0
     first, whole = price_plan(rest.of(1, first=True), found).seconds, price_plan(rest, found, made.slots).seconds
     if whole < 0:
         return rest.probes, -1.0

@@ -49,6 +49,15 @@ def test_the_expectation_does_not_jump() -> None:
         before = total
 
 
+def test_a_step_beyond_its_plan_counts_nothing_down() -> None:
+    """23 were planned: from the 24th on the seconds are not known, in every door; the probes go on being told."""
+    made = Estimate(PLAN, Cost(probes=23))
+    told = [estimate_rest(made, FOUND, done, -1, 0.0) for done in (0, 22, 23, 24, 120)]
+    assert [seconds > 0 for _, seconds in told] == [True, True, True, False, False]
+    assert [seconds for _, seconds in told[3:]] == [-1.0, -1.0]
+    assert all(probes >= 1 for probes, _ in told)
+
+
 def test_a_slow_probe_needs_longer_the_longer_it_takes() -> None:
     one = Estimate(Plan((Work("part", 1, rows=1),)))
     seconds = [estimate_rest(one, FOUND, 0, -1, waiting)[1] for waiting in (0.0, 0.2, 0.4, 5.0, 50.0)]
