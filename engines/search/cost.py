@@ -35,21 +35,23 @@ DEAR = 20.0
 # took 2 to 6, of 84 s 8 (docs/tensorrt.md). What a CPU engine builds for so long it mostly reads from the disk, once too.
 COLD = 8.0
 # What a later build of the whole model takes of a first one that was dear, where an engine times kernels and keeps what it timed:
-# 1.1 to 2.4 s after 24 to 115 s on a transformer, 1.3 after 82 and 5 to 9 after 380 to 466 s on CNNs (TensorRT 10.6): a second, and
-# this part of the first.
+# 1.1 to 2.4 s after 24 to 115 s on a transformer, 1.3 after 82 and 5 to 9 after 380 to 466 s on CNNs (TensorRT 10.6): a second,
+# and this part of the first.
 LATER = 1 / 50
 # Seconds of a part's build, where kernels are timed and no part was built yet: 0.4 to 0.6 on three CNNs, 1.7 on a transformer.
 CUT = 0.5
 # A run with fewer marks than this part of the nodes takes what one without any does.
 MANY = 20
+# A part with more tensors cut inside than this is no case of a few nodes.
+CUTS = 3
 # Where none of a kind has been measured: about so many times what the first of these takes that was, one row at a time. Seen on
-# magika, sort, shapes, a quantized network, ResNet-50, BERT and a detector, beside the whole model: watched 3 to 12, alone 2 to
-# 35, a part 0.1 to 0.4, an effect 0.2 to 0.7, other 0.3 to 4.
+# magika, sort, shapes, a quantized network, ResNet-50, BERT and detectors, beside the whole model: watched 1.5 to 11, alone 1 to
+# 26, a part 0.1 to 0.4, an effect 0.2 to 0.7, other 0.3 to 4.
 BESIDE: Mapping[Kind, tuple[tuple[Kind, float], ...]] = {
-    "watched": (("whole", 6.0),),
-    "alone": (("watched", 1.5), ("whole", 8.0)),
-    "part": (("effect", 0.4), ("whole", 0.2)),
-    "effect": (("part", 2.5), ("whole", 0.4)),
+    "watched": (("whole", 4.0),),
+    "alone": (("watched", 1.5), ("whole", 4.5)),
+    "part": (("effect", 0.4), ("whole", 0.15)),
+    "effect": (("part", 2.5), ("whole", 0.3)),
     "control": (("whole", 1.0),),
     "other": (("whole", 1.0),),
 }
@@ -269,7 +271,12 @@ def classify_probe(probe: AnyProbe, engine: str, reference: str, nodes: int) -> 
 
 
 def _severs_most(probe: Measure, nodes: int) -> bool:
-    return not probe.effect and 2 * len(ranges.decode(probe.candidate.severed)) > nodes
+    """Whether nearly every node of the candidate is fed by itself; of a large model that is done in several batches."""
+    if probe.effect or not probe.candidate.severed:
+        return False
+    taken = nodes if probe.candidate.nodes == ranges.ALL else len(ranges.decode(probe.candidate.nodes))
+    cuts = len(ranges.decode(probe.candidate.severed))
+    return 2 * cuts > taken and cuts > CUTS
 
 
 def count_rows(samples: Iterable[str], infos: Iterable[SampleInfo]) -> int:

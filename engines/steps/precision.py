@@ -46,9 +46,12 @@ POINTS = 4  # sets that the curve shows beside nothing kept, everything kept, an
 EIGHTHS = 8  # stretches of the node order that are tried where what surrounds the seeds is not enough
 # Probes for each node that a workaround keeps. Where the culprits' nodes are all that is needed, as for values that do not fit,
 # delta debugging leaves each out once or twice; else the set is grown first, and more samples join. Fitted on the demos: 49 were
-# expected and 57 came for sort; of magika, with 11 such nodes, 417, 418 and 707 came. But no more than so many for each node of
-# the model: 93 to 148 of 38 nodes, 132 of 25. Where a set was looked for before, much of that is known (docs/estimates.md).
+# expected and 57 came for sort; of magika, with 11 such nodes, 417, 418 and 707 came. But no more than so many for each node
+# of the model: 93 to 148 of 38 nodes, 132 of 25. Where a set was looked for before, much of that is known (docs/estimates.md).
 FITTING, GROWING, ALL, ANEW = 2, 40, 4, 0.6
+# Of what the few looks at the whole model took by then, what one in a long search takes: 0.15 to 0.8 on seven models, 1 to 4 on
+# two where more samples joined the search.
+SETTLED_IN = 0.6
 # Accused nodes that are this part of the model are nearly all that is needed: 20 probes came for 27 of 68 nodes.
 MUCH = 3
 # Of a model in which nobody is accused about every third node is tried: 86 probes came for 250 nodes.
@@ -729,7 +732,9 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
     elif findings.workaround is not None:
         wanted = int(ANEW * wanted)
     fed = count_rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
-    search = Work("whole", min(budget, wanted), fed, ahead=True)
+    # Kernels that are timed are timed anew for each set.
+    times = 1.0 if ctx.engine_info.gpus else SETTLED_IN
+    search = Work("whole", min(budget, wanted), fed, ahead=True, times=times)
     # The result on samples that it was not made on, with it and without it, and as a file on both.
     made = Work("whole", 1, WANTED)
     after = (works.fresh(made), made, *((works.on_all(ctx, real=True), made) if ctx.engine_info.typed else ()))

@@ -102,8 +102,8 @@ def rest_of(plan: Plan, known: int) -> Plan:
 
 
 def estimate_rest(made: Estimate, found: tuple[Seen, ...], done: int, said: int, waiting: float) -> tuple[int, float]:
-    """(probes still to come, seconds they will take), the probe at work among them; -1 where nothing is known, and for the seconds
-    of a step that has asked more than was planned: what is left of it nobody knows, so nothing counts down.
+    """(probes still to come, seconds they will take), the probe at work among them; -1 where nothing is known, and for the
+    seconds of a step that has asked more than was planned: what is left of it nobody knows, so nothing counts down.
 
     ``done``: probes answered in this run that were not known before. ``said``: how many the step itself says are to come, -1
     where it says nothing. ``waiting``: seconds that the probe at work has taken so far. Never 0 while a probe is at work.

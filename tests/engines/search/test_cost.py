@@ -134,6 +134,7 @@ def test_where_kernels_are_timed_a_later_build_takes_a_little_of_a_dear_first_on
         )
         later = [*seen, Seen("whole", 1, 1, 7.0, build_seconds=6.8)]
         assert price_work(timed, later) == 14.0, "one was made"
+        assert price_work(msgspec.structs.replace(timed, more=2.5), later) == 19.0
 
 
 def test_a_part_that_was_never_built_is_priced_where_kernels_are_timed() -> None:
@@ -141,7 +142,7 @@ def test_a_part_that_was_never_built_is_priced_where_kernels_are_timed() -> None
     whole = Seen("whole", 1, 1, 4.0, build_seconds=3.8)
     part = Work("part", 3, rows=1)
     timed = msgspec.structs.replace(part, timed=True, afresh=True, dear=True)
-    assert price_work(part, [whole]) == pytest.approx(3 * 0.8), "beside the whole model"
+    assert price_work(part, [whole]) == pytest.approx(3 * 0.6), "beside the whole model"
     assert price_work(timed, [whole]) == pytest.approx(1.5)
     assert price_work(timed, [whole, Seen("part", 1, 1, 9.0, build_seconds=9.0, afresh=True)]) == 27.0
     assert price_work(msgspec.structs.replace(timed, timed=False), [whole]) is None
@@ -203,10 +204,17 @@ def test_slots_help_what_runs_ahead_only() -> None:
         (measure(candidate=Candidate(nodes="0-3")), "part"),
         (measure(candidate=Candidate(nodes="0-3"), effect=True), "effect"),
         (measure(candidate=Candidate(nodes="0-9", severed="0-8")), "alone"),
+        (measure(candidate=Candidate(nodes="0-1", severed="0-1")), "part"),
     ],
 )
 def test_what_a_probe_counts_as(probe: Measure, wanted: Kind | None) -> None:
     assert classify_probe(probe, ENGINE, REFERENCE, 10) == wanted
+
+
+def test_a_batch_of_nodes_alone_in_a_large_model_is_no_part() -> None:
+    """Two batches of 25 of 50 nodes took 2 s each, a part of three 0.03: they priced seven parts with 8 s."""
+    batch = measure(candidate=Candidate(nodes="0-24", severed="36-59"))
+    assert classify_probe(batch, ENGINE, REFERENCE, 50) == "alone"
 
 
 def test_only_what_worked_is_a_price() -> None:
