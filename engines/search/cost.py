@@ -42,6 +42,8 @@ LATER = 1 / 50
 CUT = 0.5
 # A run with fewer marks than this part of the nodes takes what one without any does.
 MANY = 20
+# How a probe ends where the engine refuses what it is given, or dies of it.
+BROKEN = ("build-failed", "unsupported", "invalid-model", "crash")
 # A part with more tensors cut inside than this is no case of a few nodes.
 CUTS = 3
 # Where none of a kind has been measured: about so many times what the first of these takes that was, one row at a time. Seen on
@@ -128,7 +130,8 @@ class Seen(msgspec.Struct, frozen=True):
     """A probe that was measured: what it took, and for what. ``cold``: the reference was run for it too, for the first time;
     ``build_seconds`` and, of one run, ``run_seconds`` are the engine's own; several runs are scored in that, too. ``first``: the
     engine's first build of its kind, and a dear one: it paid for what later ones find done. ``reused``: a build that stood
-    answered it, so it tells nothing of what one takes. ``afresh``: built with nothing of earlier builds."""
+    answered it, so it tells nothing of what one takes. ``afresh``: built with nothing of earlier builds. ``broke``: the engine
+    refused the build, or died: what such a probe takes, where none of its kind works."""
 
     kind: Kind
     rows: int
@@ -140,6 +143,7 @@ class Seen(msgspec.Struct, frozen=True):
     first: bool = False
     reused: bool = False
     afresh: bool = False
+    broke: bool = False
 
     @property
     def again(self) -> float:
@@ -185,7 +189,7 @@ def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
     if work.told:
         return work.probes * work.told
     firsts = [s.build_seconds for s in seen if s.first and s.kind == work.kind]
-    seen = [s for s in seen if not s.first]
+    seen = _that_worked([s for s in seen if not s.first])
     like = [s for s in seen if s.kind == work.kind]
     each = _seconds_of_one(work, like)
     if firsts and not work.reused and all(s.reused for s in like):
@@ -241,6 +245,12 @@ def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:
     return max(0.0, single + (work.runs - 1) * a_run * rows)
 
 
+def _that_worked(seen: Sequence[Seen]) -> list[Seen]:
+    """What worked; of kinds of which nothing did, what broke."""
+    worked = {s.kind for s in seen if not s.broke}
+    return [s for s in seen if not s.broke or s.kind not in worked]
+
+
 def _without_build(s: Seen) -> Seen:
     """The same probe, had its build stood already."""
     took = max(s.seconds - s.build_seconds, s.run_seconds)
@@ -293,13 +303,15 @@ def collect_seen(
     nodes: int,
     met: set[tuple[str, str, str]] | None = None,
 ) -> tuple[Seen, ...]:
-    """What the probes of a session took, those that worked. ``measured``: probe, answer, seconds on the wall. ``met``: model,
-    sample and reference of those before, and the engines that have built; more are added."""
+    """What the probes of a session took, those that worked, and those that broke the engine. ``measured``: probe, answer,
+    seconds on the wall. ``met``: model, sample and reference of those before, and the engines that have built; more are
+    added."""
     met = set() if met is None else met
     found = []
     for probe, m, seconds in measured:
         what = classify_probe(probe, engine, reference, nodes)
-        if what is None or m.status != "ok" or seconds <= 0:
+        broke = m.status in BROKEN
+        if what is None or not (m.status == "ok" or broke) or seconds <= 0:
             continue
         fed = probe.samples if isinstance(probe, Measure) else ()
         asked = {(probe.model, sample, probe.reference) for sample in fed} if isinstance(probe, Measure) else set()
@@ -317,5 +329,5 @@ def collect_seen(
         # Of runs that differ each is scored, which takes longer than the engine did; and where they differ a lot, the answer lies
         # in a file, and nothing of it is at hand here.
         ran = m.run_seconds if runs == 1 else max(m.run_seconds, seconds - SCORED * build_seconds)
-        found.append(Seen(what, fed_rows, runs, seconds, ran, build_seconds, cold, first, reused, afresh))
+        found.append(Seen(what, fed_rows, runs, seconds, ran, build_seconds, cold, first, reused, afresh, broke))
     return tuple(found)

@@ -50,8 +50,8 @@ EIGHTHS = 8  # stretches of the node order that are tried where what surrounds t
 # of the model: 93 to 148 of 38 nodes, 132 of 25. Where a set was looked for before, much of that is known (docs/estimates.md).
 FITTING, GROWING, ALL, ANEW = 2, 40, 4, 0.6
 # Of what the few looks at the whole model took by then, what one in a long search takes: 0.15 to 0.8 on seven models, 1 to 4 on
-# two where more samples joined the search.
-SETTLED_IN = 0.6
+# two where more samples joined the search. Where stretches of the model are kept, each emulates that much less: 0.2 to 0.5.
+SETTLED_IN, HALVED = 0.6, 0.25
 # Accused nodes that are this part of the model are nearly all that is needed: 20 probes came for 27 of 68 nodes.
 MUCH = 3
 # Of a model in which nobody is accused about every third node is tried: 86 probes came for 250 nodes.
@@ -733,7 +733,7 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
         wanted = int(ANEW * wanted)
     fed = count_rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
     # Kernels that are timed are timed anew for each set.
-    times = 1.0 if ctx.engine_info.gpus else SETTLED_IN
+    times = 1.0 if ctx.engine_info.gpus else HALVED if findings.spread and not seeds else SETTLED_IN
     search = Work("whole", min(budget, wanted), fed, ahead=True, times=times)
     # The result on samples that it was not made on, with it and without it, and as a file on both.
     made = Work("whole", 1, WANTED)

@@ -48,7 +48,7 @@ _HIDING, _HALVING = 8, 4
 # (TensorRT 10.6, tests/gpu/recorded).
 FOUND_DONE = 0.4
 # And where they are not: a search's cuts are larger than those seen by then, which were of a layer or two.
-LARGER = 2.0
+LARGER = 1.5
 
 
 # Three builds: enough to see that it was no chance, before confirm counts it.

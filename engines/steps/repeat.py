@@ -14,7 +14,7 @@ from engines.findings import Findings
 from engines.graph.filekind import is_ir
 from engines.probe import Measure, Measurement
 from engines.search import remedy, works
-from engines.search.cost import Plan, Size, Work
+from engines.search.cost import BROKEN, Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.looks import Looks, builds_to_see, count_failed_runs, look_again
 from engines.search.statistics import binomial_interval, fails_always, looks_to_see, looks_to_settle, say_ruled_out
@@ -32,7 +32,6 @@ KEPT = 2.5
 AT_ONCE = (
     1.5  # times that a run among several takes, scored with them, what one by itself does: 0.8 to 2.5 on four models
 )
-BROKEN = ("crash", "build-failed", "unsupported", "invalid-model")  # an engine that fails otherwise than by its numbers
 
 
 class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,11 +1,12 @@
 """What steps were expected to take beside what they took: a table of real sessions, read from their journals.
 
-    python tests/benchmarks/estimates.py [FOLDER...] [--as-said] [--page FILE]
+    python tests/benchmarks/estimates.py [FOLDER...] [--as-said] [--page FILE] [--graph SESSION]
 
 FOLDER: sessions, or folders of such, at any depth (a campaign's ``--out``). Each step is priced by the rules as they are now,
 from what its journal knew when the step began; a probe that several of the sessions asked counts with the fewest seconds that it
 took in any of them, so that the rules are judged and not what else the machine had to do. ``--as-said``: what the journal itself
-has, both of the estimate and of what came.
+has, both of the estimate and of what came. A journal by itself (``NAME.jsonl``, from a machine that is gone) can be given, too;
+``--graph``: a session of the same model here, whose graph stands in for the one that went with that machine.
 
 Without a folder, sets of sessions on CPU engines are walked first, with the recommended answers, twice, into build/estimates;
 what lies there is not walked again. Their probes take seconds of the processor (``processor``), on one core. Models of
@@ -13,6 +14,7 @@ others come from their wheels (``tests/field/models.py``). ``--page`` writes the
 """
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -20,17 +22,21 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from engines.graph.index import GraphIndex
 from engines.probe import Measurement
 from engines.steps.registry import STEPS
 from engines.store.content import Store
 from tests.field import campaign, models
 from wizard.flow.load import load
+from wizard.problem import Problem
+from wizard.runner import drive
+from wizard.runner import estimate as estimating
 from wizard.runner.context import step_context
-from wizard.runner.estimate import Experience, estimate
 from wizard.session import events as e
 from wizard.session import folder as folders
 from wizard.session import journal as journals
@@ -98,8 +104,9 @@ Fastest = dict[str, tuple[float, Measurement | None]]
 
 def find_journals(folders: Iterable[Path]) -> list[Path]:
     """Every journal of a session below these folders; those of exported cases are not sessions."""
+    alone = [f for f in folders if f.is_file()]
     found = (j for folder in folders for j in sorted(folder.rglob("journal.jsonl")))
-    return [j for j in found if (j.parent / "session.json").is_file()]
+    return [*alone, *(j for j in found if (j.parent / "session.json").is_file())]
 
 
 def read(journals: Iterable[Path]) -> Iterator[Told]:
@@ -112,7 +119,7 @@ def price_again(journals: Sequence[Path]) -> Iterator[Told]:
     """Every finished step as the rules price it now; of a session that was walked several times, once."""
     alike: dict[str, list[Path]] = {}
     for journal in journals:
-        alike.setdefault(journal.parent.name, []).append(journal)
+        alike.setdefault(_name(journal), []).append(journal)
     for same in alike.values():
         fastest: Fastest = {}
         for journal in same:
@@ -132,13 +139,16 @@ def _list_answers(journal: Path) -> Iterator[tuple[str, float, Measurement | Non
 def price_session(journal: Path, fastest: Mapping[str, tuple[float, Measurement | None]]) -> Iterator[Told]:
     """The finished steps of a session. Each begins with what the journal knew then, ``fastest`` in place of what its probes took;
     what came is the sum of its own probes."""
-    folder, state = journal.parent, State()
-    problem, flow, store = folders.read_problem(folder), load(folder / "flow.yaml").flow, Store(folder)
-    experience = Experience(store)
+    folder, state, store = journal.parent, State(), Store(journal.parent)
+    whole = (folder / "session.json").is_file()
+    problem = folders.read_problem(folder) if whole else _tell_problem(journal)
+    flow = load(folder / "flow.yaml" if whole else ROOT / "flows" / "accuracy.yaml").flow
+    experience = estimating.Experience(store)
     begun: dict[int, Told] = {}
     asked: dict[int, dict[str, float]] = {}
     for event in journals.events(journal):
-        event = journals.resolve(event, store)
+        with contextlib.suppress(journals.LostPart):  # a part of a journal by itself; what is left of it does
+            event = journals.resolve(event, store)
         if isinstance(event, e.ProbeFinished) and event.key in fastest:
             seconds, answer = fastest[event.key]
             event = msgspec.structs.replace(event, seconds=seconds, measurement=answer or event.measurement)
@@ -147,9 +157,9 @@ def price_session(journal: Path, fastest: Mapping[str, tuple[float, Measurement 
         if isinstance(event, e.StepStarted) and (spec := STEPS.get(event.step)) is not None:
             ctx = step_context(problem, flow, spec, state, node=event.node, visit=event.visit, params=event.params)
             known = {**state.fingerprints, **event.fingerprints}
-            cost = estimate(spec, ctx, state, known, store, experience.of(state, ctx), 1).cost
+            cost = estimating.estimate(spec, ctx, state, known, store, experience.of(state, ctx), 1).cost
             engine = event.engine.partition(":")[0]
-            begun[event.run] = Told(folder.name, engine, event.step, cost.probes, 0, cost.seconds, 0.0)
+            begun[event.run] = Told(_name(journal), engine, event.step, cost.probes, 0, cost.seconds, 0.0)
         elif isinstance(event, e.StepFinished) and event.run in begun:
             answered = asked.get(event.run, {})
             yield msgspec.structs.replace(
@@ -157,9 +167,32 @@ def price_session(journal: Path, fastest: Mapping[str, tuple[float, Measurement 
             )
 
 
+def _name(journal: Path) -> str:
+    return journal.parent.name if journal.name == "journal.jsonl" else journal.stem
+
+
+def _tell_problem(journal: Path) -> Problem:
+    """The engines of a journal by itself."""
+    begun = next(event for event in journals.events(journal) if isinstance(event, e.StepStarted))
+    return Problem(model="", engine=begun.engine, reference=begun.reference)
+
+
+def stand_in(session: Path) -> None:
+    """The graph of this session in place of any that is not at hand."""
+    indexes = (k.measurement.artifacts.get("index") for k in folders.load(session).known.values() if k.measurement)
+    graph = next(drive.index_of(session, digest) for digest in reversed([d for d in indexes if d]))
+    given = drive.index_of
+
+    def index_of(root: Any, digest: str) -> GraphIndex:
+        try:
+            return given(root, digest)
+        except OSError:
+            return graph
+
+    drive.index_of = estimating.index_of = index_of
+
+
 def read_session(journal: Path) -> Iterator[Told]:
-    problem = json.loads((journal.parent / "session.json").read_text(encoding="utf-8"))
-    engine = str(problem.get("problem", problem).get("engine", "?")).partition(":")[0]
     begun: dict[int, dict[str, object]] = {}
     for line in journal.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
@@ -169,9 +202,9 @@ def read_session(journal: Path) -> Iterator[Told]:
         if event.get("kind") == "step.started":
             begun[event["run"]] = event
         elif event.get("kind") == "step.finished" and (start := begun.get(event["run"])):
-            said = start.get("expected") or {}
+            said, engine = start.get("expected") or {}, str(start.get("engine", "?")).partition(":")[0]
             yield Told(
-                journal.parent.name,
+                _name(journal),
                 engine,
                 str(start["step"]),
                 int(said.get("probes", -1)),
@@ -211,7 +244,8 @@ def table(told: Sequence[Told]) -> str:
 def summary(told: Sequence[Told]) -> str:
     counted = [t for t in told if t.counts]
     near = sum(t.near for t in counted)
-    unknown = sum(t.expected < 0 and t.seconds >= SOON for t in told)
+    unknown = [t for t in told if t.expected < 0 and t.seconds >= SOON]
+    first = sum(t.step == "compare" for t in unknown)
     share = f" ({100 * near / len(counted):.0f} %)" if counted else ""
     planned = [t for t in told if t.expected_probes > 0]
     right = sum(map(counted_right, planned))
@@ -219,7 +253,8 @@ def summary(told: Sequence[Told]) -> str:
         f"By probes, which no load changes, {right} of {len(planned)} steps that had some to ask within a factor of two or {FEW} "
         "probes. By seconds, "
         f"{near} of {len(counted)} steps{share} within a factor of two, or by less than a second; of {len(told)} steps in "
-        f"{len({t.session for t in told})} sessions, {unknown} of a second or more began with nothing known."
+        f"{len({t.session for t in told})} sessions, {len(unknown)} of a second or more began with nothing known, "
+        f"{first} of them with the first look at the model."
     )
 
 
@@ -277,8 +312,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--as-said", action="store_true")
+    parser.add_argument("--graph", type=Path)
     parser.add_argument("--page", type=Path)
     args = parser.parse_args(argv)
+    if args.graph:
+        stand_in(args.graph.resolve())
     sets = {"": args.folders} if args.folders else {n: [f] for n, f in walk(ROOT / "build" / "estimates").items()}
     parts = []
     for name, folders_of in sets.items():

@@ -218,8 +218,18 @@ def test_a_batch_of_nodes_alone_in_a_large_model_is_no_part() -> None:
 
 
 def test_only_what_worked_is_a_price() -> None:
-    measured = [(measure(), Measurement(), 2.0), (measure(marks="1"), Measurement(status="crash"), 9.0)]
+    measured = [(measure(), Measurement(), 2.0), (measure(marks="1"), Measurement(status="cancelled"), 9.0)]
     assert collect_seen(measured, ENGINE, REFERENCE, SAMPLES, 10) == (Seen("whole", 1, 1, 2.0, cold=True),)
+
+
+@pytest.mark.parametrize("status", ["build-failed", "unsupported", "crash"])
+def test_where_nothing_of_a_kind_works_what_broke_is_a_price(status: str) -> None:
+    """A model that the engine refuses: five steps of up to 29 s said that nothing was known, after 0.4 s for each refusal."""
+    seen = collect_seen([(measure(), Measurement(status=status), 0.4)], ENGINE, REFERENCE, SAMPLES, 10)  # type: ignore[arg-type]
+    assert price_work(Work("whole", 3, rows=1), seen) == pytest.approx(1.2)
+    worked = collect_seen([(measure(), Measurement(), 2.0)], ENGINE, REFERENCE, SAMPLES, 10)
+    assert price_work(Work("whole", 3, rows=1), [*worked, *seen]) == 6.0
+    assert price_work(Work("effect", 1, rows=1), seen) is not None, "beside it"
     assert count_rows(("real:0", "random:0", "real:0/3"), SAMPLES) == 8 + 1 + 1
 
 
