@@ -160,12 +160,12 @@ def of_sort(folder: Path) -> tuple[str, Path, Path]:
 
 
 def cores(made: Callable[[Path], tuple[str, Path, Path]]) -> Callable[[Path], Cells]:
-    """Seconds of the clock on two cores: with one slot, as it is without a word, with two that guess at will. The same ends."""
+    """Seconds of the clock on two cores: with one slot, and with two that guess at will. The same ends."""
 
     def measure(folder: Path) -> Cells:
         what, model, inputs = made(folder)
         said, ends, costs = [], set(), {}
-        for jobs in ("--jobs 1", "", "--jobs 2"):
+        for jobs in ("--jobs 1", "--jobs 2"):
             place = folder / f"s{jobs[-1:]}"
             words = [
                 model,
@@ -186,11 +186,11 @@ def cores(made: Callable[[Path], tuple[str, Path, Path]]) -> Callable[[Path], Ce
             ahead = sum(e.get("speculative", False) for e in asked)
             shutil.rmtree(place)
             said.append(
-                f"{jobs or 'as it is'}: {cost.seconds:.1f} s of the clock, {cost.cpu:.1f} of the processor, {ahead} of "
+                f"{jobs}: {cost.seconds:.1f} s of the clock, {cost.cpu:.1f} of the processor, {ahead} of "
                 f"{len(asked)} probes ahead"
             )
         assert len(ends) == 1, "the number of slots has changed a result"
-        return cells(f"`step reduce`, {what}, FP16, on two cores", costs[""], said="; ".join(said))
+        return cells(f"`step reduce`, {what}, FP16, on two cores", costs["--jobs 1"], said="; ".join(said))
 
     return measure
 

@@ -30,10 +30,6 @@ from wizard.session.problems import AGREEING, MENDING, Faulted, SessionProblem
 from wizard.session.state import fingerprint
 
 LOOK = 600.0  # seconds to look at an engine: to load its libraries, to find its device
-# Seconds of a run of a step from which on the idle core is used, and those that its probes then take on average: to look one
-# probe ahead takes up to 20 ms in a long search, and a second worker half a second to start.
-_SPARE_AFTER, _DEAR = 2.0, 0.2
-_CHEAP = 200  # probes after which those that are cheap are taken to stay so: what was told is kept no longer
 _BREATH = 0.02  # seconds of answering from the journal before other tasks get their turn
 
 
@@ -141,8 +137,6 @@ class Drive:
     ``timeout``  seconds for a probe of one run; 0: none. ``gate``: awaited before a probe starts; waits while paused,
     raises Stopped.
     ``jobs``     probes at a time; with more than one, free slots run ahead. ``beside``: how many exclusive ones like this.
-    ``spare``    with one probe at a time, there is a second slot; whether its core is idle now: where probes take long enough,
-                 what the step will hardly do without runs there.
     ``begun``    probes at work already, by key (``wizard.runner.ahead``); what the step does not ask of them is ended with it.
     ``elsewhere``  the task of a probe that is at work beside the step, by its key (``wizard.runner.scout``).
     """
@@ -157,7 +151,6 @@ class Drive:
         pool: Prober,
         fingerprints: Fingerprints,
         jobs: int = 1,
-        spare: Callable[[], bool] | None = None,
         beside: Callable[[AnyProbe], int] = lambda _: 1,
         timeout: Callable[[AnyProbe], float] = lambda _: 0.0,
         gate: Callable[[], Awaitable[None]] | None = None,
@@ -170,9 +163,6 @@ class Drive:
         self._spec, self.context, self._run = spec, ctx, run
         self._ledger, self._pool, self._fingerprints = ledger, pool, fingerprints
         self._jobs, self._beside = max(1, jobs), beside
-        self._spare = spare if self._jobs == 1 else None
-        self._looked = ""  # key of the probe beside which it was looked ahead last
-        self._took = 0.0  # seconds of all probes measured in this run
         self._timeout, self._gate, self._open, self._note = timeout, gate, open_gate, note
         self._told: list[Any] = []
         self._foresight = Foresight(lambda: spec.run(ctx))
@@ -201,7 +191,7 @@ class Drive:
                     answer = None
                 else:
                     answer = await self._answer(yielded)
-                if self._jobs > 1 or self._spare is not None:  # what runs ahead follows the step from its beginning
+                if self._jobs > 1:  # what runs ahead follows the step from its beginning
                     self._told.append(answer)
                 if time.monotonic() - breath > _BREATH:
                     await asyncio.sleep(0)
@@ -268,8 +258,6 @@ class Drive:
         first = name not in self.asked
         self.asked[name] = probe
         measurement = self._ledger.measurement(name)
-        if first and (measurement is None or name in self.measured):
-            self._foresight.notice(probe)
         if measurement is not None and not missing_artifacts(probe, measurement, self._ledger.store):
             with contextlib.suppress(OSError):  # its file is gone: ask again
                 answer = answer_for_step(probe, measurement, self._ledger.store)
@@ -311,19 +299,15 @@ class Drive:
 
     async def _measure(self, name: str, probe: AnyProbe, speculative: bool) -> Measurement | None:
         """Ask the pool and journal the answer, whoever waits for it. None where the probe was cancelled."""
-        limit, log, began = self._timeout(probe), self.log(name, probe), time.monotonic()
+        limit, log = self._timeout(probe), self.log(name, probe)
         measurement = await measure_probe(
             self._ledger, self._pool, name, probe, run=self._run, speculative=speculative, limit=limit, log=log
         )
         if measurement is not None:
             self.measured.add(name)
-            self._took += time.monotonic() - began
         return measurement
 
     def _run_ahead(self, probe: AnyProbe) -> None:
-        if self._spare is not None:
-            self._run_beside(probe, self._spare)
-            return
         most, alone = self._at_a_time(probe), probe.exclusive
         free = most - len(self._running)
         if free <= 0 or not speculable(probe, alone=alone) or not self._open():
@@ -334,21 +318,6 @@ class Drive:
                 self._start(name, guess, speculative=True)
                 self.ahead += 1
                 free -= 1
-
-    def _run_beside(self, probe: AnyProbe, idle: Callable[[], bool]) -> None:
-        """Start the next probe on the idle core, where it will hardly not be asked and takes long enough."""
-        dear = self._took > max(_SPARE_AFTER, _DEAR * len(self.measured))
-        if not dear and len(self.measured) > _CHEAP:
-            self._spare = None
-            self._told.clear()
-        if not dear or self._looked == self.current or len(self._running) > 1 or self._spec.exclusive:
-            return
-        self._looked = self.current
-        if not speculable(probe) or not self._open() or not idle():
-            return
-        if (guess := self._foresight.likely(self._told, self._known)) is not None:
-            self._start(key(guess, self._fingerprints.known), guess, speculative=True)
-            self.ahead += 1
 
     def _at_a_time(self, probe: AnyProbe) -> int:
         """An exclusive step asks one question at a time, but for those that say themselves what they need to themselves."""

@@ -30,7 +30,7 @@ def executor(
         slots = options.jobs or slots_here()
         return Pool(
             folder,
-            slots + spare_here(options),
+            slots,
             on_death=died,
             capture_bytes=capture_bytes,
             consent=options.consent,
@@ -55,24 +55,8 @@ def executor(
 
 def slots_here() -> int:
     """Probes at a time on this machine, where nobody said how many: one for each two cores that this process may use."""
-    return max(1, min(8, count_cores() // 2))
-
-
-def spare_here(options: Options) -> int:
-    """1 where a core of two or three is idle beside the one slot and may be used: ``Drive`` says for what."""
-    return int(options.executor == LOCAL and not options.jobs and slots_here() == 1 < count_cores())
-
-
-def core_is_idle() -> bool:
-    """Whether no other program keeps a core busy, as far as the load of the last minute tells, of which this session is two at
-    most: its probe and the one beside it. At a load of 11 magika's guide took 49 s of the processor for the 35 it takes alone, as
-    what is cheap seemed dear. The load is the machine's: in a container beside others no core counts as idle."""
-    return os.getloadavg()[0] < count_cores() + 0.5
-
-
-def count_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(8, cores // 2))
 
 
 def shared_out(slots: int, tell: Callable[[str], None]) -> tuple[str, ...]:

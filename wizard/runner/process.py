@@ -25,7 +25,7 @@ from wizard.flow.load import load as load_flow
 from wizard.runner import progress
 from wizard.runner.address import socket_path
 from wizard.runner.drive import Guarded, Stopped, specs
-from wizard.runner.executors import AHEAD, core_is_idle, executor, spare_here
+from wizard.runner.executors import AHEAD, executor
 from wizard.runner.ledger import Ledger
 from wizard.runner.options import Options
 from wizard.runner.restore import examine, make_again
@@ -134,7 +134,6 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
 
     gc.freeze()
     gc.enable()
-    spare = spare_here(options)
     walk = Walk(
         folder,
         flow,
@@ -144,8 +143,7 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         STEPS,
         options,
         session_id=description.id,
-        slots=pool.slots - spare,
-        spare=core_is_idle if spare else None,
+        slots=pool.slots,
         gpus=lambda: pool.gpus,
         beside=pool.beside,
         waited_for=pool.waited_for,

@@ -14,9 +14,6 @@ from engines.probe import AnyProbe, Check, Measure, Measurement
 from engines.steps.base import Steps
 
 _Verdict: TypeAlias = Literal["fail", "pass"]
-# Guesses that came true one after the other, from where on the next is made. In magika's search for a minimal part, 33 probes, 17
-# are foreseen so and 16 of them asked; in its reduction 18 of 29, and 14.
-TRUSTED = 3
 _ASSUMED: dict[_Verdict, Measurement] = {"fail": Measurement(assumed="fail"), "pass": Measurement(assumed="pass")}
 
 
@@ -37,30 +34,6 @@ class Foresight:
     def __init__(self, begin: Callable[[], Steps[Any]]) -> None:
         self._begin = begin
         self._here = _Place((), None, None)
-        self._guesses: dict[_Verdict, AnyProbe | None] = {}
-        # How many guesses in a row came true after each verdict.
-        self._true: dict[_Verdict, int] = dict.fromkeys(_ASSUMED, 0)
-
-    def notice(self, asked: AnyProbe) -> None:
-        """Hold what was guessed against the next probe that the step asked for and had no answer to."""
-        for verdict, guess in self._guesses.items():
-            self._true[verdict] = self._true[verdict] + 1 if guess == asked else 0
-        self._guesses = {}
-
-    def likely(self, told: Sequence[Any], known: Callable[[AnyProbe], Any]) -> AnyProbe | None:
-        """The next probe that the step will hardly do without: the one that it asks whatever the answer to the probe it is
-        waiting for, else the one after the verdict that came true TRUSTED times running; None where neither is to be had.
-
-        ``told``, ``known``: as ``ahead``. What is then asked is to be told to ``notice``.
-        """
-        here = self._stand(told)
-        ends = {verdict: self._open_end(here, verdict, known, False) for verdict in _ASSUMED}
-        self._guesses = {verdict: place.probe if place else None for verdict, place in ends.items()}
-        failed, passed = self._guesses["fail"], self._guesses["pass"]
-        if failed == passed:
-            return failed
-        trusted = max(_ASSUMED, key=lambda verdict: self._true[verdict])
-        return self._guesses[trusted] if self._true[trusted] >= TRUSTED else None
 
     def ahead(
         self, told: Sequence[Any], known: Callable[[AnyProbe], Any], most: int, *, alone: bool = False

@@ -41,14 +41,12 @@ _log = logging.getLogger(__name__)
 
 class Devices(msgspec.Struct):
     """What the pool can do: ``slots`` probes at a time, ``jobs`` of them asked for (0: as many as the device allows), on
-    ``gpus()`` GPUs; ``beside``: how many exclusive probes like this one; ``spare``: whether a
-    core is idle, where there is a slot more for it."""
+    ``gpus()`` GPUs; ``beside``: how many exclusive probes like this one."""
 
     slots: int = 1
     jobs: int = 0
     gpus: Callable[[], int] = lambda: 1
     beside: Callable[[AnyProbe], int] = lambda _: 1
-    spare: Callable[[], bool] | None = None
 
 
 class Stepping:
@@ -272,7 +270,6 @@ class Stepping:
             pool=self._pool,
             fingerprints=self._fingerprints,
             jobs=self._jobs(ctx),
-            spare=self._devices.spare if not ctx.engine_info.gpus and ctx.engine_info.slots > 1 else None,
             beside=self._devices.beside,
             timeout=self.limit,
             gate=control.gate,

@@ -51,8 +51,8 @@ _log = logging.getLogger(__name__)
 class Walk:
     """Walks one session to its end, or until it is stopped.
 
-    ``steps``   every step by name. ``pool`` answers probes. ``slots``: how many at a time it can; ``spare``: and one more
-                on a core that is idle; ``gpus``, ``beside`` and ``waited_for``: as an ``Executor``'s.
+    ``steps``   every step by name. ``pool`` answers probes. ``slots``: how many at a time it can; ``gpus``, ``beside`` and
+                ``waited_for``: as an ``Executor``'s.
     ``export``  (session folder, target) -> what was written; None where there is no writer.
     """
 
@@ -68,7 +68,6 @@ class Walk:
         *,
         session_id: str = "",
         slots: int = 1,
-        spare: Callable[[], bool] | None = None,
         gpus: Callable[[], int] = lambda: 1,
         beside: Callable[[AnyProbe], int] = lambda _: 1,
         waited_for: Callable[[], str] = lambda: "",
@@ -77,7 +76,7 @@ class Walk:
         self._flow, self._ledger, self._options = flow, ledger, options
         self._id = session_id or folder.name
         self._pool = Guarded(pool, options.consent)
-        self._devices = Devices(slots, options.jobs, gpus, beside, spare)
+        self._devices = Devices(slots, options.jobs, gpus, beside)
         self._house = Housekeeping(
             folder,
             ledger,

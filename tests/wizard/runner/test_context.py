@@ -11,7 +11,7 @@ from engines.asking import Note, StepContext
 from engines.compare.criterion import Criterion, Signature
 from engines.findings import Findings
 from engines.graph import ranges
-from engines.probe import Measure, Measurement, SampleInfo
+from engines.probe import Measure, SampleInfo
 from engines.steps.base import Finish
 from engines.views import EngineView, ProblemView
 from wizard.runner.context import step_context
@@ -205,41 +205,6 @@ def test_what_was_foreseen_is_not_walked_again_and_changes_no_guess():
                 answer = known.get(yielded.candidate) or oracle.answer(yielded)
             told.append(answer)
     assert begun["once"] < begun["afresh"] / 2
-
-
-def one_by_one():
-    """Asks one after the other while they pass; one that fails is its end."""
-    for node in range(9):
-        m = yield measure((node,))
-        if m.assumed == "fail":
-            break
-    return Finish(SearchOutcome(), Findings())
-
-
-def test_likely_is_what_is_asked_whatever_the_answer_is():
-    def whatever():
-        yield measure((1,))
-        yield measure((2,))
-        yield measure((3,), exclusive=True)
-        return Finish(SearchOutcome(), Findings())
-
-    assert nodes(Foresight(whatever).likely([], lambda _: None)) == (2,)
-    assert Foresight(whatever).likely([Measurement()], lambda _: None) is None, "that one has the machine to itself"
-    assert Foresight(one_by_one).likely([], lambda _: None) is None, "who fails asks nothing more"
-
-
-@pytest.mark.parametrize("missed", [0, 5])
-def test_likely_is_what_followed_one_verdict_again_and_again(missed: int):
-    """After three guesses that came true the next is made, and after one that did not none until three more."""
-    foresight, told, made = Foresight(one_by_one), [], []
-    for node in range(8):
-        made.append(foresight.likely(told, lambda _: None) is not None)
-        told.append(Measurement(assumed="pass"))
-        foresight.notice(measure((99 if node == missed - 1 else node + 1,)))
-    if missed:
-        assert made == [False] * 3 + [True] * 2 + [False] * 3
-    else:
-        assert made == [False] * 3 + [True] * 5
 
 
 def test_exclusive_probes_are_foreseen_where_each_can_have_a_device():
