@@ -43,7 +43,8 @@ def begin_after(
 
 
 def _take_findings(source: Path) -> FindingsTaken:
-    """What the session has established, and the files of its cases."""
+    """What the session has established, and the files of its cases and of its workaround."""
+    from wizard.bundle.models import list_workaround_files
     from wizard.report.gather import case_files, confirmed  # here: most who ask whether anything follows go no further
     from wizard.report.read import read
 
@@ -52,4 +53,9 @@ def _take_findings(source: Path) -> FindingsTaken:
     culprits = confirmed(state, reading.flow)
     files = case_files(state, reading.table, culprits)
     cases = {c.case.node_ids: f for c, f in zip(culprits, files, strict=True) if f}
-    return FindingsTaken(session=reading.description.id, findings=msgspec.to_builtins(state.findings), cases=cases)
+    return FindingsTaken(
+        session=reading.description.id,
+        findings=msgspec.to_builtins(state.findings),
+        cases=cases,
+        workaround=list_workaround_files(reading),
+    )

@@ -40,9 +40,10 @@ HEAVIEST_GOOD = 256 << 20
 
 class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     """A row of the table ``bundle``: the files of a model that a step leaves, name -> digest. ``culprit``: whose case it is, from
-    1 on; ``case``: node ids of a case that was found beside it (``alike``)."""
+    1 on; ``case``: node ids of a case that was found beside it (``alike``). ``rewrite``: a model that cures it as well as the
+    workaround does that was found before."""
 
-    role: Literal["case", "good", "alike", "workaround"]
+    role: Literal["case", "good", "alike", "workaround", "rewrite"]
     files: dict[str, str]
     culprit: int = 0
     case: str = ""

@@ -117,11 +117,15 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
         cost=cure.cost,
         message=say_cure(row, cure, known),
     )
-    after = findings if known is not None and known.holds else msgspec.structs.replace(findings, workaround=cure)
+    beside = known is not None and known.holds
+    after = findings if beside else msgspec.structs.replace(findings, workaround=cure)
     return Finish(
         outcome,
         after,
-        tables={"rewrites": rows, "bundle": [Saved("workaround", best.files)] if best.files else []},
+        tables={
+            "rewrites": rows,
+            "bundle": [Saved("rewrite" if beside else "workaround", best.files)] if best.files else [],
+        },
         decisive={"workaround": (rewrite_probe(ask, row.rewrite, best.at, list_feeds(findings)),)},
     )
 

@@ -49,6 +49,8 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> N
     old, new = read(bug).state, read(made).state
     assert [visit.step for visit in new.route] == ["known", "rewrite", "trigger", "score"]
     assert new.taken == old.findings
+    handed = [place / "worked-around.onnx" for place in (bug, made)]
+    assert handed[0].read_bytes() == handed[1].read_bytes(), "of the workaround, not of a rewrite that cures it, too"
     assert [c.case for c in new.findings.culprits] == [c.case for c in old.findings.culprits] != []
     rows = narrowdown("replay", made, "--dry", "--keep-going", "--json").json()["rows"]
     assert {row["role"] for row in rows if row["outcome"] != "same"} == set()

@@ -14,6 +14,12 @@ import pytest
 from tests.engines.backends.tensorrt import whole
 from tests.engines.workers import driver
 from tests.gpu import models
+from wizard.after import begin_after
+from wizard.bundle.models import place_worked_around
+from wizard.report.read import read
+from wizard.runner.room import _parts
+from wizard.session.journal import NAME
+from wizard.session.journal import read as read_journal
 
 from .conftest import Ran, Walked, environment
 from .copies import SCRIPT
@@ -166,3 +172,21 @@ def test_an_if_that_is_refused_is_fixed_in_the_users_own_types(walk: Walk, tmp_p
     assert {t.data_type for t in made.graph.initializer} <= {onnx.TensorProto.FLOAT, onnx.TensorProto.INT64}
     assert report.workaround.apply[0].tool == "trtexec, once worked-around.onnx is FP16"
     assert "paste this first (trtexec, once worked-around.onnx is FP16)" in walked.ran.out
+
+
+def test_what_follows_hands_over_the_file_of_the_workaround_that_it_goes_on_from(
+    walk: Walk, overflowing: tuple[str | Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was the model of whichever rewrite cures it, too, called "with the workaround applied"."""
+    monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path))
+    for version, there in (("11.2.1.2", True), ("10.6.0", False)):
+        ended = walk(version, *overflowing).folder
+        place, _ = begin_after(ended)
+        following = read(place)
+        assert following.state.findings.workaround == read(ended).state.findings.workaround
+        written = place_worked_around(following, tmp_path)
+        assert bool(written) == there
+        if there:
+            assert Path(written).read_bytes() == (ended / "worked-around.onnx").read_bytes()
+            kept = {digest for event in read_journal(place / NAME) for digest in _parts(event)}
+            assert set(following.state.taken_workaround.values()) <= kept, "it stays where the disk is short"

@@ -35,16 +35,21 @@ def share_worked_around(written: Path, folder: Path) -> None:
 
 def place_worked_around(reading: Reading, folder: Path) -> str:
     """The same, written into ``folder``: the file that was tried as it stands, where there is one."""
-    cure = reading.state.findings.workaround
-    makers = [v for v in reading.state.route if step_makes(v.step, "workaround")]
-    # A step that finds nothing better than what stood leaves no files.
-    makers = [v for v in makers if _list_files(reading, v).get("workaround")] or makers
-    if cure is None or not (cure.keep or cure.in_file) or not makers:
+    cure, files = reading.state.findings.workaround, list_workaround_files(reading)
+    if cure is None or not (cure.keep or cure.in_file) or not files:
         return ""
     emulated = outside.is_emulation(outside.found(parse(cure.engine)))
-    if emulated and WORKED_AROUND not in _list_files(reading, makers[-1]).get("workaround", {}):
+    if emulated and WORKED_AROUND not in files:
         return ""  # what an emulation builds rounds by itself
-    return write_models(reading, makers[-1], str(folder / WORKED_AROUND))[0] or ""
+    return _write_files(reading, folder / WORKED_AROUND, files, _as_written(files), {})[0] or ""
+
+
+def list_workaround_files(reading: Reading) -> dict[str, str]:
+    """The files of the workaround, name -> artifact: of the step that found it last, or of the session that this goes on from.
+    A step that finds nothing better than what stood leaves none."""
+    route = [v for v in reading.state.route if step_makes(v.step, "workaround")]
+    made = [files for v in route if (files := _list_files(reading, v).get("workaround"))]
+    return dict(made[-1] if made else reading.state.taken_workaround)
 
 
 def place_scripts(reading: Reading, folder: Path) -> None:
@@ -83,9 +88,21 @@ def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[st
         write_whole(store, {target: store.models / f"{made}.onnx"})
         return str(target), None
     rows = _list_files(reading, visit)
-    case, good, cure = rows.get("case", {}), rows.get("good", {}), rows.get("workaround", {})
-    as_written = "worked-around" if WORKED_AROUND in cure else "engine"
-    kept, stem = (case, "model") if "model.onnx" in case else (cure, as_written)
+    case, good, cure = rows.get("case", {}), rows.get("good", {}), rows.get("workaround") or rows.get("rewrite", {})
+    kept, stem = (case, "model") if "model.onnx" in case else (cure, _as_written(cure))
+    return _write_files(reading, target, kept, stem, good)
+
+
+def _as_written(files: Mapping[str, str]) -> str:
+    """Which of a workaround's models is handed over: the file that was run as it stands, else what the engine built."""
+    return "worked-around" if WORKED_AROUND in files else "engine"
+
+
+def _write_files(
+    reading: Reading, target: Path, kept: Mapping[str, str], stem: str, good: Mapping[str, str]
+) -> tuple[str | None, str | None]:
+    """Paths of (the model ``stem`` of ``kept``, that of ``good`` beside it). Raises as ``write_models``."""
+    store = Store(reading.folder)
     made = kept.get(f"{stem}.onnx")
     neighbour = target.with_name(f"{target.stem}-good.onnx")
     whole = {target: store.path(made)} if made else {}

@@ -131,7 +131,8 @@ def _parts(event: AnyEvent) -> Iterable[str]:
         case StepFinished():
             return event.blobs.values()
         case FindingsTaken():
-            return (*event.blobs.values(), *(digest for files in event.cases.values() for digest in files.values()))
+            files = (*event.cases.values(), event.workaround)
+            return (*event.blobs.values(), *(digest for each in files for digest in each.values()))
     return ()
 
 

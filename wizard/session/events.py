@@ -75,11 +75,13 @@ class StepFinished(Event, frozen=True, tag="step.finished"):
 
 class FindingsTaken(Event, frozen=True, tag="findings.taken"):
     """What another session established, from which this one goes on: its ``findings``, as its last step left them. ``cases``:
-    node ids of a case -> the files of its bundle, name -> artifact. ``blobs`` as in step.finished."""
+    node ids of a case -> the files of its bundle, name -> artifact; ``workaround``: those of its workaround. ``blobs`` as in
+    step.finished."""
 
     session: str
     findings: dict[str, Any] = {}
     cases: dict[str, dict[str, str]] = {}
+    workaround: dict[str, str] = {}
     blobs: dict[str, str] = {}
 
 

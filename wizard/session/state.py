@@ -198,6 +198,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     taken: Findings | None = None  # another session's, from which this one goes on
     taken_from: str = ""  # that session's id
     taken_cases: Mapping[str, Mapping[str, str]] = {}  # node ids of its cases -> their files, name -> artifact
+    taken_workaround: Mapping[str, str] = {}  # the files of its workaround, name -> artifact
 
     @property
     def here(self) -> Visit | None:
@@ -363,6 +364,7 @@ def advance(state: State, event: AnyEvent) -> State:
             changes = _opened(state, event)
         case FindingsTaken():
             changes = {"taken": _read_findings(event), "taken_from": event.session, "taken_cases": event.cases}
+            changes["taken_workaround"] = event.workaround
         case StepStarted():
             changes = _step_started(state, event)
         case StepFinished():

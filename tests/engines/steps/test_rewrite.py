@@ -60,8 +60,10 @@ NAMES = tuple(r.name for r in list_rewrites(EVERY, "float16"))
 GRAPH = index()
 
 
-def walk(world: World, budget: int = 0) -> tuple[Finish[RewriteOutcome], list[Measure]]:
-    """The step's end in this world, and what it asked of the engine."""
+def walk(
+    world: World, budget: int = 0, before: Workaround | None = None
+) -> tuple[Finish[RewriteOutcome], list[Measure]]:
+    """The step's end in this world, and what it asked of the engine. ``before``: the workaround that is known."""
     findings = Findings(
         model="m",
         inputs="i",
@@ -70,6 +72,7 @@ def walk(world: World, budget: int = 0) -> tuple[Finish[RewriteOutcome], list[Me
         criterion=Criterion(tolerance=TOLERANCE),
         signature=Signature("accuracy", "real:0", ("y",), {"y": WRONG}),
         opened=True,
+        workaround=before,
     )
     can = {"optimizers": Capability(world.optimizers), "latency": Capability(False)}
     view = EngineView(storage="float16", capabilities=can, optimizers=OPTIMIZERS if world.optimizers else ())
@@ -108,7 +111,8 @@ def measure(world: World, probe: Measure) -> Measurement:
     if told.status != "ok":
         return Measurement(status="build-failed", message="The engine refuses it.")
     right = told.off if off else told.holds if probe.inputs == "near" else told.cures[probe.attempt]
-    return measured(probe, wrong=not right, facts=facts)
+    m = measured(probe, wrong=not right, facts=facts)
+    return msgspec.structs.replace(m, artifacts={"engine.onnx": probe.rewrite} if probe.save else {})
 
 
 def measured(probe: Measure, *, wrong: bool, facts: dict[str, Any] | None = None) -> Measurement:
@@ -183,3 +187,13 @@ def test_of_those_that_cure_another_is_named_first_only_where_it_is_clearly_fast
         for i, s in enumerate(seconds)
     ]
     assert name_first(cures)[0].row.rewrite == str(named)
+
+
+@pytest.mark.parametrize(("ok", "role"), [(2, "rewrite"), (1, "workaround")])
+def test_a_rewrite_beside_a_workaround_that_holds_is_not_handed_over_in_its_place(ok: int, role: str) -> None:
+    known = Workaround("precision", "engine", keep="0", samples_ok=ok, samples_n=2, error=RIGHT)
+    finish, _ = walk(World({n: Told() for n in NAMES}), before=known)
+    assert finish.outcome.verdict == "cures"
+    (saved,) = finish.tables["bundle"]
+    assert (saved.role, saved.files) == (role, {"engine.onnx": finish.outcome.rewrite})
+    assert (finish.findings.workaround == known) == (role == "rewrite")
