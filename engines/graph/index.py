@@ -58,7 +58,10 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def reads(self) -> tuple[int, ...]:
-        return tuple(t for t in self.inputs if t >= 0) + self.captures
+        given = (
+            tuple(t for t in self.inputs if t >= 0) if -1 in self.inputs else self.inputs
+        )  # asked of every node at every cut
+        return given + self.captures
 
     @property
     def holds_graphs(self) -> bool:

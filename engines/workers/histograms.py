@@ -68,6 +68,8 @@ def _cut_tiles(x: Array) -> Array:
     flat = flat.reshape(-1, flat.shape[-1]) if flat.ndim > 1 else flat.reshape(1, -1)
     for axis, most in ((0, ROWS), (1, COLUMNS)):
         size = flat.shape[axis]
-        starts = np.unique(np.arange(min(size, most)) * size // min(size, most))
+        starts = (
+            np.arange(min(size, most)) * size // min(size, most)
+        )  # each is another, as there are no more than there are rows
         flat = np.maximum.reduceat(flat, starts, axis=axis)
     return flat
