@@ -45,6 +45,7 @@ DESCRIPTION = "session.json"
 _LARGEST = 16 << 20  # bytes of it
 FLOW = "flow.yaml"
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that looks like something else
+_VERSION = re.compile(r"^Version: (\S+)$", re.MULTILINE)
 _PACKAGES = ("narrowdown", "onnx", "numpy", "polygraphy")  # beside those of the engines
 
 
@@ -425,8 +426,15 @@ def versions() -> dict[str, str]:
     engines = [declared.package.replace("_", "-") for declared in discovery.engines().values()]
     for name in dict.fromkeys((*_PACKAGES, *filter(None, engines), *(p.package for p in discovery.plugins()))):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
+            found[name] = _read_version(metadata.distribution(name))
     return found
+
+
+def _read_version(package: metadata.Distribution) -> str:
+    """Its version, of the first lines of its metadata: all of them are parsed otherwise, licences and all."""
+    about = package.read_text("METADATA") or ""
+    found = _VERSION.search(about.partition("\n\n")[0])
+    return found[1] if found else package.version
 
 
 def _verdict(folder: Path, end: str) -> str:

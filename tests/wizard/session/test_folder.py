@@ -1,5 +1,6 @@
 """Session folders: made quickly, found by any name, listed even when one is damaged; one runner at a time."""
 
+import importlib.metadata
 import json
 import os
 import platform
@@ -272,3 +273,20 @@ def test_the_system_is_named_as_python_names_it_and_no_program_is_started(monkey
     monkeypatch.setattr(platform, "_uname_cache", None)
     monkeypatch.setattr(platform, "_platform_cache", {})
     assert folder.machine()["system"] == expected
+
+
+def test_versions_are_those_of_the_packages():
+    found = folder.versions()
+    assert {"narrowdown", "onnx", "numpy", "onnxruntime"} <= found.keys()
+    assert found == {name: importlib.metadata.version(name) for name in found}
+
+
+def test_a_package_that_states_its_version_otherwise_is_read_whole(tmp_path):
+    about = tmp_path / "odd-1.0.dist-info"
+    about.mkdir()
+    for text, version in (
+        ("Metadata-Version: 2.1\nName: odd\nversion: 1.5\n\nVersion: 9\n", "1.5"),
+        ("Version: 2.0\nName: odd\n", "2.0"),
+    ):
+        (about / "METADATA").write_text(text)
+        assert folder._read_version(importlib.metadata.Distribution.at(about)) == version
