@@ -35,7 +35,7 @@ def draw_ranged(inputs: Sequence[Wanted], seed: int) -> Iterator[tuple[str, Arra
             yield wanted.name, values
 
 
-def _draw_values(stream: np.random.RandomState, wanted: Wanted) -> Array:
+def _draw_values(stream: "np.random.RandomState", wanted: Wanted) -> Array:
     low, high = wanted.bounds or (0.0, 1.0)
     dtype = wanted.dtype
     if dtype.kind == "b":

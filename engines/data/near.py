@@ -100,7 +100,7 @@ def _vary_signal(
     strength: float,
     place: float,
     bounds: tuple[float, float],
-    rng: np.random.Generator,
+    rng: "np.random.Generator",
 ) -> Array:
     wide, axis = value.astype(np.float64), _longest_axis(value)
     finite = wide[np.isfinite(wide)]
@@ -125,7 +125,7 @@ def _vary_signal(
 
 
 def _vary_ids(
-    value: Array, donor: Array, way: str, strength: float, place: float, pool: Array, rng: np.random.Generator
+    value: Array, donor: Array, way: str, strength: float, place: float, pool: Array, rng: "np.random.Generator"
 ) -> Array:
     """Only ids that were seen: a model may know no others."""
     axis = _longest_axis(value)

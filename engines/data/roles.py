@@ -214,7 +214,7 @@ def _largest_of_dtype(dtype: str) -> int:
     return int(np.iinfo(dtype).max) if dtype.removeprefix("u").removeprefix("int") in ("8", "16", "32", "64") else 1
 
 
-def _draw_mask(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def _draw_mask(rng: "np.random.Generator", shape: tuple[int, ...]) -> Array:
     """Ones, with up to a quarter of the last axis zero at its end: at least one stays in every row."""
     if not shape or not shape[-1]:
         return np.ones(shape)
