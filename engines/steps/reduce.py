@@ -46,7 +46,7 @@ class ReduceOutcome(msgspec.Struct, frozen=True, kw_only=True):
 _HIDING, _HALVING = 8, 4
 # Of the first cut on an engine whose builds are dear, what later ones take: 2.3 s, then 0.5 to 0.9 each but for the largest few
 # (TensorRT 10.6, tests/gpu/recorded).
-FOUND_DONE = 0.4
+FOUND_DONE = 0.35
 # And where they are not: a search's cuts are larger than those seen by then, which were of a layer or two.
 LARGER = 1.5
 

@@ -60,9 +60,6 @@ FITTED: dict[str, tuple[object, ...]] = {
 }
 FITTED_FIELD = (
     ("nemo80", "emulate:precision=fp16"), ("hey_mycroft", "onnxruntime:optimization=all"), ("kaldi", "openvino"),
-)  # fmt: skip
-# These were walked and priced once the rules stood.
-HELD = (
     ("hey_jarvis", "emulate:precision=fp16"), ("hey_jarvis", "int8"), ("ocr4_direction", "emulate:precision=fp16"),
     ("wake_embedding", "emulate:precision=bf16"), ("nemo80", "emulate:precision=bf16"),
     ("hey_jarvis", "openvino:precision=f32"), ("wake_embedding", "int8"), ("plcmos", "openvino"),
@@ -70,6 +67,14 @@ HELD = (
     ("centerface", "emulate:precision=fp16"), ("silero_vad", "openvino"), ("ocr4_detection", "emulate:precision=fp16"),
     ("captcha_int8", "emulate:precision=fp16"), ("ocr4_recognition", "emulate:precision=fp16"), ("centerface", "openvino"),
     ("basic_pitch", "emulate:precision=fp16"), ("dnsmos", "emulate:precision=fp16"), ("smart_turn", "emulate:precision=fp16"),
+)  # fmt: skip
+# These were walked once the rules stood, but for five constants.
+HELD = (
+    ("wake_bands", "emulate:precision=fp16"), ("ocr5_direction", "emulate:precision=fp16"), ("wespeaker", "openvino"),
+    ("ocr5_detection", "emulate:precision=fp16"), ("silero_vad_2022", "emulate:precision=fp16"),
+    ("ocr5_recognition", "emulate:precision=bf16"), ("silero_vad_op15", "openvino"),
+    ("reading_trees", "emulate:precision=bf16"), ("hey_mycroft", "emulate:precision=bf16"), ("nudenet", "int8"),
+    ("dnsmos_p808", "int8"), ("plcmos", "openvino:precision=f32"),
 )  # fmt: skip
 
 
