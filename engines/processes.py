@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import IO, NoReturn, Protocol
 
 _NATIVE = ("numpy", "onnx", "textual")  # what copies of it would not begin without
-_ARGUMENTS = 45  # of /proc/PID/stat behind the name: where the words of the command line begin; where they end
+# Of /proc/PID/stat behind the name: where the words of the command line begin, where they end; the environment likewise.
+_ARGUMENTS, _ENVIRONMENT = 45, 47
 
 _permitted: list[str] = []  # once: what Python put in front of the path for the script that this process runs, or ""
 
@@ -152,8 +153,8 @@ def _be(
             os.setsid()
             _let_go(streams, tell)
             os.chdir(folder)
-            _forget(environment)
-            _show_as(script)
+            new = _forget(environment)
+            _show_as(script, new)
         except OSError as error:
             os.write(tell, str(error.errno or 0).encode())
             os._exit(1)
@@ -198,9 +199,10 @@ def _let_go(streams: tuple[int, int, int], tell: int) -> None:
     sys.stderr.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
 
-def _forget(environment: Mapping[str, str] | None) -> None:
-    """Undo what a new Python would not know of."""
+def _forget(environment: Mapping[str, str] | None) -> list[str]:
+    """Undo what a new Python would not know of. The environment that it has now, NAME=VALUE, what it was given anew first."""
     given = dict(os.environ if environment is None else environment)
+    shown = sorted(given, key=lambda name: os.environ.get(name) == given[name])
     os.environ.clear()
     os.environ.update(given)
     signal.set_wakeup_fd(-1)
@@ -217,14 +219,19 @@ def _forget(environment: Mapping[str, str] | None) -> None:
     if (logging := sys.modules.get("logging")) is not None:
         logging.root.handlers.clear()
         logging.root.setLevel(logging.WARNING)
+    return [f"{name}={given[name]}" for name in shown]
 
 
-def _show_as(script: Path) -> None:
-    """Have lists of processes name the script, as far as the words of the copied process leave room."""
+def _show_as(script: Path, environment: list[str]) -> None:
+    """Have lists of processes name the script, and tell the environment that it has, as far as those of the copied process leave
+    room. By its mark there what a killed worker leaves behind is found (``engines.workers.watchdog``): what is forked by it
+    shows what it shows."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        begin, end = int(fields[_ARGUMENTS]), int(fields[_ARGUMENTS + 1])
-        name = f"narrowdown {'/'.join(script.parts[-3:])}".encode()[: end - begin - 1]
+        name = f"narrowdown {'/'.join(script.parts[-3:])}"
         with open("/proc/self/mem", "r+b", buffering=0) as memory:  # noqa: PTH123
-            memory.seek(begin)
-            memory.write(name.ljust(end - begin, b"\0"))
+            for field, texts in ((_ARGUMENTS, [name]), (_ENVIRONMENT, environment)):
+                begin, end = int(fields[field]), int(fields[field + 1])
+                shown = b"\0".join(map(os.fsencode, texts))[: end - begin - 1]
+                memory.seek(begin)
+                memory.write(shown.ljust(end - begin, b"\0"))
