@@ -3,6 +3,7 @@ names of that version, which computes by the emulation (tests/engines/backends/t
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -47,6 +48,8 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
             )
             assert "Traceback (most recent call last)" not in done.stdout + done.stderr, done.stderr
             known[asked] = Walked(Ran(done.returncode, done.stdout, done.stderr), place)
+            (folder / "tensorrt" / "builds.jsonl").touch()
+            shutil.copy(folder / "tensorrt" / "builds.jsonl", place)
         return known[asked]
 
     return walked
@@ -103,6 +106,20 @@ def test_what_passes_as_layers_stay_in_fp32_is_told_with_what_leaves_no_choice(
     assert "another machine" not in said
     strong = walk("10.6.0", *overflowing[:-1], "tensorrt:precision=fp16,typing=strong", wide=LAYERNORM)
     assert ("reproduce", "yes") in strong.answers(), "what it said is so"
+
+
+def test_all_rows_and_one_are_one_build_and_only_fresh_builds_share_no_timings(
+    walk: Walk, overflowing: tuple[str | Path, ...]
+) -> None:
+    """Of the first two questions, all eight rows and the worst of them alone; and of a session from compare to the workaround."""
+    walked = walk("11.2.1.2", *overflowing)
+    builds = [json.loads(line) for line in (walked.folder / "builds.jsonl").read_text().splitlines()]
+    whole = builds[0]["nodes"]
+    assert [b["nodes"] for b in builds[:2]] == [whole, whole], "the model, and the cleaned one"
+    assert builds[2]["nodes"] > whole, "then the one with what was foretold in FP32"
+    assert walked.visits("reproduce")[0].outcome["samples"] == 16  # eight real rows, eight made up
+    assert all(b["timings"] is not b["fresh"] for b in builds)
+    assert walked.reading.report().culprits[0].verified == f"{sum(b['fresh'] for b in builds)}/5"
 
 
 def test_int8_with_nothing_to_go_by_stops_at_once_with_what_to_give(

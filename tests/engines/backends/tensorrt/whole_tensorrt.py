@@ -2,7 +2,8 @@
 
 ``whole.install`` copies this file as ``tensorrt/__init__.py`` beside ``stand_in.json``: the version, its names, how it behaves.
 Weakly typed FP16 is what the emulation gives, with the layers in FP32 that were asked for or that ``wide`` names; strongly typed
-networks compute in the types of their file. What ``refuses`` names the parser refuses, as the real one refuses Unique.
+networks compute in the types of their file. What ``refuses`` names the parser refuses, as the real one refuses Unique. Each build
+is a line of ``builds.jsonl`` there.
 """
 
 import ctypes
@@ -273,6 +274,13 @@ class Builder:
         return Profile()
 
     def build_serialized_network(self, network, config):
+        told = {
+            "nodes": len(network.layers),
+            "timings": config.cache is not None,
+            "fresh": config.has("DISABLE_TIMING_CACHE"),
+        }
+        with (Path(__file__).parent / "builds.jsonl").open("a") as log:
+            log.write(f"{json.dumps(told)}\n")
         narrow = next((p for p in ("fp16", "bf16") if config.has(p.upper())), "")
         wide = {layer.name for layer in network.layers if layer.kept}
         wide |= {n.name for n in network.model.graph.node if narrow and n.op_type in _TOLD.get("wide", ())}
