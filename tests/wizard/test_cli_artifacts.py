@@ -52,6 +52,17 @@ def test_what_was_not_there_is_said_once(tmp_path: Path, rows: list[dict[str, An
     assert not (tmp_path / "art").exists()
 
 
+@pytest.mark.parametrize(
+    ("builds", "words"), [(True, "No 'replay.json' was made 4 times: a tactic replay holds"), (False, "was it meant")]
+)
+def test_a_replay_of_an_engine_without_a_selector_is_explained(
+    tmp_path: Path, rows: list[dict[str, Any]], builds: bool, words: str
+) -> None:
+    """TensorRT 11 has none; a checker of the user's may well have forgotten it."""
+    (said,) = sort(rows, ["replay.json"], Store(tmp_path), tmp_path / "art", began=0.0, builds=builds)
+    assert words in said
+
+
 def test_the_last_words(rows: list[dict[str, Any]]) -> None:
     assert tally(rows) == "Finished 4 iteration(s) | Passed: 1/4 | Pass Rate: 25.0% | Unresolved: 1"
     assert tally(rows[:1]) == "Finished 1 iteration(s) | Passed: 1/1 | Pass Rate: 100.0%"

@@ -8,14 +8,24 @@ from typing import Any
 
 from engines.store.content import Store, atomic
 
+REPLAY = "replay.json"  # as Polygraphy's guide calls it
 FOLDERS = {"pass": "good", "fail": "bad", "unresolved": "unresolved"}
 
 
-def sort(rows: Iterable[dict[str, Any]], wanted: Iterable[str], store: Store, folder: Path, began: float) -> list[str]:
+def sort(
+    rows: Iterable[dict[str, Any]],
+    wanted: Iterable[str],
+    store: Store,
+    folder: Path,
+    began: float,
+    *,
+    builds: bool = False,
+) -> list[str]:
     """Copy every artifact to ``folder/{good,bad,unresolved}/<stem>_<date>_<time>_N<iteration><ending>``.
 
     ``rows``: the step's table of iterations. ``began``: when the session was made, seconds since the epoch, so that sorting
-    again makes the same names. Returns sentences about what could not be sorted. Raises OSError.
+    again makes the same names. ``builds``: they are of an engine's builds, of no check of the user's. Returns sentences on what
+    could not be sorted. Raises OSError.
     """
     stamp = time.strftime("%m-%d-%y_%H-%M-%S", time.localtime(began))
     problems: list[str] = []
@@ -38,7 +48,13 @@ def sort(rows: Iterable[dict[str, Any]], wanted: Iterable[str], store: Store, fo
                 shutil.copyfile(source, temporary)
     for name, count in missing.items():
         times = "once" if count == 1 else f"{count} times"
-        problems.append(f"The artifact '{name}' was not there {times}: was it meant to be made?")
+        if builds and name == REPLAY:
+            problems.append(
+                f"No '{name}' was made {times}: a tactic replay holds what an algorithm selector chose; this engine has none. "
+                "'narrowdown step tactics' compares its choices, which the session keeps."
+            )
+        else:
+            problems.append(f"The artifact '{name}' was not there {times}: was it meant to be made?")
     return problems
 
 

@@ -96,7 +96,12 @@ def follow(arguments: argparse.Namespace, place: Path, problem: Problem, *, fres
     rows = reading.table(visit.tables.get(TABLE, ""))
     if rows and arguments.artifacts:
         for said in artifacts.sort(
-            rows, arguments.artifacts, Store(place), Path(arguments.art_dir).expanduser(), reading.description.created
+            rows,
+            arguments.artifacts,
+            Store(place),
+            Path(arguments.art_dir).expanduser(),
+            reading.description.created,
+            builds=not reading.description.problem.check,
         ):
             terminal.say(said)
     if rows and arguments.display != "none":
