@@ -42,8 +42,9 @@ DEFAULT_BUDGET = 4 << 30  # bytes on disk, all captures of a session
 _BATCH_BYTES = 256 << 20
 _AHEAD_BYTES = 64 << 20  # a model whose inner tensors are no more than this is captured whole at the first demand
 _BLOCK = 4 << 10  # bytes that the smallest file takes
-# ONNX Runtime takes a time for a session that grows with the square of its outputs: 5,000 nodes 2 s, 20,000 110 s.
-_MOST_MARKS = 2000
+# Each session builds the whole model, so that few of them are wanted. ONNX Runtime (1.22 to 1.32) takes 1.3 s for 50,000 nodes,
+# 4.6 with all of them marked: from there on the square of the marks counts. Of other engines that is not known.
+_MOST_MARKS, _MOST_ELSEWHERE = 50_000, 2000
 _FIRST_BATCH = 8  # tensors, while nothing is known of their sizes
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 _SMALL, _MOST_SMALL = 32 << 10, 512  # bytes of files whose arrays are kept in memory, and how many
@@ -234,13 +235,13 @@ class _Captures:
     def _take_batch(self, tensors: Sequence[int], guess: int) -> list[int]:
         """The first tensors that fit into one run together; ``guess`` bytes stand for an unknown size. At least one."""
         batch: list[int] = []
-        room = _BATCH_BYTES
+        room, most = _BATCH_BYTES, _MOST_MARKS if self._engine.info.name == _PLAIN else _MOST_ELSEWHERE
         for t in tensors:
             tensor = self._index.tensors[t]
             size = self._estimate_size(tensor)
             part = 1.0 if self._is_told(tensor) else min(1.0, 2 * self._true_shares.get(_count_open(tensor), 1.0))
             room -= int(size * part) if size >= 0 else guess
-            if batch and (room < 0 or len(batch) == _MOST_MARKS):
+            if batch and (room < 0 or len(batch) == most):
                 break
             batch.append(t)
         return batch

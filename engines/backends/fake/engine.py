@@ -110,7 +110,7 @@ def write_kernel(number: int) -> str:
 
 
 class Faulty:
-    """A right and a wrong session; each run takes the one that its draw says."""
+    """A right and a wrong session, each made once it is wanted; each run takes the one that its draw says."""
 
     def __init__(self, request: BuildRequest, fault: Fault) -> None:
         self.model = with_outputs(request.model, request.marks)
@@ -128,19 +128,32 @@ class Faulty:
             self.facts = {"choices": choices, "refused": refused} if request.record else {}
         if self._armed and fault.at == "build" and fault.drawn(request.attempt, 0):
             strike_process(fault)
-        self._right = Session(self.model, request.weights_dir, Settings())
         bent = fault.bend_also(self.model)
         bent = bend_node(bent, fault.place(bent.graph), fault) if self._armed and fault.bends() else bent
-        self._wrong = Session(bent, request.weights_dir, Settings()) if bent is not self.model else self._right
+        self._armed = self._armed or bent is not self.model
+        self._models, self._weights_dir = {False: self.model, True: bent}, request.weights_dir
+        self._sessions: dict[bool, Session] = {}
+        self._session(self._hits())
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
-        armed = self._armed or self._wrong is not self._right
-        hit = armed and self._fault.at == "run" and self._fault.drawn(self._attempt, self._runs)
+        hit = self._hits()
         self._runs += 1
         if hit:
             strike_process(self._fault)
-        given = (self._wrong if hit else self._right).run(feeds, outputs)
+        given = self._session(hit).run(feeds, outputs)
         return self._spoil(given) if hit and self._fault.fault in ("stale", "rows") else given
+
+    def _hits(self) -> bool:
+        """Whether the next run is struck."""
+        return self._armed and self._fault.at == "run" and self._fault.drawn(self._attempt, self._runs)
+
+    def _session(self, wrong: bool) -> Session:
+        if not self._models:
+            raise EngineFault("refused", "This session was closed.")
+        bent = wrong and self._models[True] is not self.model
+        if bent not in self._sessions:
+            self._sessions[bent] = Session(self._models[bent], self._weights_dir, Settings())
+        return self._sessions[bent]
 
     def _spoil(self, given: dict[str, Array]) -> dict[str, Array]:
         left, self._left = self._left, given
@@ -153,8 +166,9 @@ class Faulty:
         return spoilt
 
     def close(self) -> None:
-        self._right.close()
-        self._wrong.close()
+        for session in self._sessions.values():
+            session.close()
+        self._models = {}
 
 
 class Engine:

@@ -298,6 +298,25 @@ def test_a_model_of_large_tensors_is_captured_in_batches(fresh, monkeypatch) -> 
     assert {f.stem for f in files(fresh)} == named(fresh, inner)
 
 
+def test_a_model_of_many_nodes_is_built_few_times_for_its_values(tmp_path: Path, session_of, monkeypatch) -> None:
+    """ONNX Runtime gives all of them at once; how others take thousands of outputs is not known."""
+    count = 2 * captures._MOST_ELSEWHERE
+    nodes = [helper.make_node("Neg", [f"t{i}" if i else "x"], [f"t{i + 1}"]) for i in range(count + 1)]
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("x", f"t{count + 1}")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    np.savez(tmp_path / "in.npz", x=np.ones(2, np.float32))
+    marked, known = [], captures._Captures._run_model
+    monkeypatch.setattr(
+        captures._Captures, "_run_model", lambda self, marks: marked.append(len(marks)) or known(self, marks)
+    )
+    session = session_of(tmp_path / "s", tmp_path / "m.onnx", tmp_path / "in.npz")
+    assert marked == [0, count]
+    marked.clear()
+    session.ok(Describe(model=session.model, sample="real:0", inputs=session.inputs, reference="reference"))
+    assert marked == [0, count // 2, count // 2]
+
+
 def test_sizes_that_are_only_guessed_from_open_dimensions_do_not_make_a_run_of_each_tensor(
     tmp_path, session_of, monkeypatch
 ) -> None:
