@@ -131,7 +131,7 @@ def test_only_the_sessions_that_run_are_made(chain: onnx.ModelProto, monkeypatch
 
     made, usual = [], engine.Session
     monkeypatch.setattr(engine, "Session", lambda *of: made.append(of) or usual(*of))
-    built = make("fake:fault=wrong,size=3,rate=0.5").build(BuildRequest(chain, ""))
+    built = make("fake:fault=wrong,size=3,rate=0.5,per=run").build(BuildRequest(chain, ""))
     assert len(made) == 1
     assert {built.run(X)["y"].tolist()[0] for _ in range(32)} == {2, 8}
     assert len(made) == 2
