@@ -1,6 +1,7 @@
 """A program of the user's: run a command on files, and say how it ended. What that means is for others to say."""
 
 import contextlib
+import functools
 import os
 import re
 import select
@@ -116,14 +117,15 @@ def words(
     return filled
 
 
-def _split(command: str) -> list[str]:
+@functools.lru_cache(maxsize=64)  # one command, asked about several times in each check
+def _split(command: str) -> tuple[str, ...]:
     try:
         split = shlex.split(command)
     except ValueError as error:
         raise ValueError(f"The check command cannot be split into words ({error}); mind its quotes.") from error
     if not split:
         raise ValueError("The check command is empty.")
-    return split
+    return tuple(split)
 
 
 def join(words: Iterable[str]) -> str:

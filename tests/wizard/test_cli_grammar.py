@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from wizard.cli import main
-from wizard.cli.arguments import parse, parser
+from wizard.cli.arguments import Parser, inner, parse, parser, parser_for
 from wizard.demo import MODELS
 from wizard.exits import BAD_USAGE, MISSING, Refusal
 from wizard.given import bounds, checker, input_source, model_file, problem_from, shape, value_range
@@ -218,3 +218,20 @@ def test_two_patterns_behind_one_option_and_the_model_anywhere(tmp_path: Path, a
     other = model.rename(model.with_suffix(".bin"))
     problem = problem_from(parse(["run", "--check", "true", "--fail-regex", "exceeds", str(other)]))
     assert (problem.fail_regex, problem.model) == (("exceeds",), str(other))
+
+
+@pytest.mark.parametrize("name", inner(parser()))
+def test_a_command_alone_has_the_grammar_that_it_has_among_all(name: str) -> None:
+    """What is made for one command of the line is what the whole grammar says of it, to the last word of its help."""
+    whole, alone = inner(parser()), inner(parser_for([name, "anything"]))
+    assert list(alone) == [name]
+
+    def all_help(made: Parser) -> list[str]:
+        return [made.format_help(), *(text for below in inner(made).values() for text in all_help(below))]
+
+    assert all_help(alone[name]) == all_help(whole[name])
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["nothing-of-ours"], ["model.onnx"], ["-V", "step"]])
+def test_words_that_begin_with_no_command_are_held_against_all(words: list[str]) -> None:
+    assert inner(parser_for(words)).keys() == inner(parser()).keys()

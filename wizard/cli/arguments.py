@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 from engines.nearest import suggestion
 from wizard.durations import UNITS, read_duration
@@ -65,6 +65,15 @@ def _called(action: argparse.Action, prog: str) -> str:
     return f"{command} command" if action.dest == "action" else command
 
 
+class _Unasked:
+    """Stands for the grammar of a command that is not the one: takes it all, and keeps nothing."""
+
+    _group_actions: Sequence[argparse.Action] = ()
+
+    def __getattr__(self, name: str) -> Callable[..., "_Unasked"]:
+        return lambda *_, **__: self
+
+
 class Command(NamedTuple):
     """A command's function by name, imported when it is called."""
 
@@ -81,7 +90,7 @@ class Command(NamedTuple):
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse the words after ``narrowdown``; ``.command`` is the function to call. Raises Refusal (exit 2)."""
-    tops, rest = parser(), one_each(words)
+    tops, rest = parser_for(words), one_each(words)
     arguments, unknown = tops.parse_known_args(rest)
     if unknown:
         chosen: Parser = getattr(arguments, "parser", tops)
@@ -93,8 +102,17 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def parser() -> Parser:
-    """The whole grammar."""
+def parser_for(words: Sequence[str]) -> Parser:
+    """The grammar of the command that the words begin with; the whole one where they begin with none."""
+    if words and not words[0].startswith("-"):
+        made = parser(words[0])
+        if words[0] in inner(made):
+            return made
+    return parser()
+
+
+def parser(only: str = "") -> Parser:
+    """The whole grammar, or what a single command takes of it: all of them take as long to make as the program to start."""
     top = Parser(
         prog="narrowdown",
         description="From a model that is wrong on an inference engine to a minimal failing case, a named cause and a "
@@ -108,6 +126,8 @@ def parser() -> Parser:
     commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, module: str, function: str, text: str) -> Parser:
+        if only not in ("", name):
+            return cast(Parser, _Unasked())
         made = commands.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
         made.set_defaults(command=Command(module, function), parser=made)
         return made
