@@ -229,12 +229,15 @@ def counted_right(t: Told) -> bool:
 
 
 def table(told: Sequence[Told]) -> str:
-    """One row a step and engine; of those that count how many were near, and the furthest."""
+    """One row a step and engine, where one of them is of interest to anybody; of those that count how many were near, and the
+    furthest."""
     rows = ["| engine | step | times | probes | seconds | within two | furthest |", "|---|---|---|---|---|---|---|"]
     for engine, step in dict.fromkeys((t.engine, t.step) for t in sorted(told, key=lambda t: t.engine)):
         alike = [t for t in told if (t.engine, t.step) == (engine, step)]
         known = [t for t in alike if t.expected >= 0]
         counted = [t for t in alike if t.counts]
+        if not counted and all(t.seconds < SOON for t in alike):
+            continue
         worst = max(counted, key=lambda t: max(t.off, 1 / t.off), default=None)
         rows.append(
             f"| {engine} | {step} | {len(alike)} "

@@ -42,6 +42,7 @@ def test_what_is_near_is_counted_and_what_nobody_waits_for_is_not(estimates: Any
     rows = estimates.table(told).splitlines()
     assert "| tensorrt | reduce | 2 | 8 / 8 | 110.0 / 39.0 | 1 of 2 | 100.0 / 20.0 |" in rows
     assert "| tensorrt | compare | 1 | ? / 4 | ? / 84.0 |  |  |" in rows
+    assert not any("| repeat |" in row for row in rows), "nobody waits for it"
     assert "| tensorrt | confirm | 1 | 4 / 4 | 0.2 / 1.1 | 1 of 1 | 0.2 / 1.1 |" in rows  # by less than a second
     said = estimates.summary(told)
     assert said.startswith("By probes, which no load changes, 4 of 4 steps")
