@@ -62,6 +62,11 @@ ANYWHERE = 3
 
 # Times smaller the error must be with every node kept for precision to be most of it. As elsewhere "clearly" is ten times.
 MOST_OF_IT = 10
+# How often a widened set is trimmed: what a trimmed one has lost of other samples joins, and it is trimmed anew from the start.
+TRIMS = 3
+# Nodes of a widened set that are left out together at first: what was added together can mostly go together, and the two sides of
+# a subtraction only together.
+CHUNK = 4
 TOLD = 12  # names of nodes in a sentence
 
 
@@ -253,7 +258,7 @@ def _search(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ..
         return search.result("whole", everything, whole, curve=curve)
     # Where only everything cures what joined, the set before it stands, and what it does not cure counts as unseen.
     search.seen = best.seen
-    if best.unseen.joined and search.spent < params.budget:
+    if best.unseen.joined:
         best = yield from search.polish_best(best, seeds, held, plain)
     final: Measurement = yield from search.measure(best.keep, search.all_seen(), save="workaround")
     minimal = search.needs_each(best.keep)
@@ -288,6 +293,7 @@ class _Search(KeptSets):
         self.aim = ask.criterion
         self.working: tuple[str, ...] = ()
         self.batches: tuple[Tried, ...] = ()
+        self.limit = params.budget  # builds; trimming has some of its own
 
     def fed(self, sample: str) -> str:
         """What to feed for a sample that is scored."""
@@ -339,7 +345,6 @@ class _Search(KeptSets):
         likely = tuple(reversed(tries[-1])) if tries else seeds
         before = known
         holding: NodeSet | None = None
-        polished = False
         for _ in range(params.rounds):
             start = everything
             for keep in _list_starts(
@@ -349,7 +354,6 @@ class _Search(KeptSets):
                     start = keep
                     break
             smallest: NodeSet = yield from self._leave_out(start, before, likely)
-            polished = polished or not before
             everywhere = self.all_seen()
             final: Measurement = yield from self.measure(smallest, everywhere)
             holds = judge_whole(self.judged(final), ask.criterion).passed
@@ -393,31 +397,42 @@ class _Search(KeptSets):
 
     def _is_needed(self, items: Iterable[int], criterion: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
         """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing."""
-        if self.spent >= self.params.budget:
+        if self.spent >= self.limit:
             return Verdict("pass")
         verdict: Verdict = yield from self.passes(tuple(sorted(items)), criterion, samples)
         return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
 
-    def polish(self, keep: NodeSet, likely: Sequence[int]) -> Sub[NodeSet]:
+    def polish(self, keep: NodeSet, likely: Sequence[int], chunk: int = 1) -> Sub[NodeSet]:
         """The set without each node that all that is seen can do without: what stood there for the sake of a margin that not
-        every sample can have, too. The set itself where nothing can go."""
+        every sample can have, too. The set itself where nothing can go. ``chunk``: nodes that are left out together at first.
+
+        Where too much went for a sample that was not searched on, that one joins, and of what went as little as it needs comes
+        back; what is right on all that is seen then is looked through once more."""
         everywhere = self.all_seen()
         criterion: Criterion = yield from self._held_to(keep)
         samples = self.working
-        for _ in range(self.params.rounds):
+        back: NodeSet = ()  # with what was left too little: this stays, and of the rest what is needed
+        parts = max(2, len(keep) // chunk)
+        for _ in range(2 * self.params.rounds):
+            stays, fed = back, samples
 
-            def needed(items: NodeSet, samples: tuple[str, ...] = samples) -> Sub[Verdict]:
-                return (yield from self._is_needed(items, criterion, samples))
+            def needed(items: NodeSet, stays: NodeSet = stays, fed: tuple[str, ...] = fed) -> Sub[Verdict]:
+                return (yield from self._is_needed((*stays, *items), criterion, fed))
 
-            less = tuple(sorted((yield from ddmin(_likely_last(keep, likely), needed, len(keep)))))
+            open_to = _likely_last(tuple(n for n in keep if n not in set(stays)), likely)
+            left: NodeSet = yield from ddmin(open_to, needed, 2 if stays else parts)
+            less = tuple(sorted((*stays, *left)))
             final: Measurement = yield from self.measure(less, everywhere)
             if judge_whole(self.judged(final), criterion).passed:
-                return less
-            fed = [self.fed(s) for s in self.list_failing(final, criterion)[:JOINING]]
-            more = tuple(dict.fromkeys((*samples, *fed)))
+                if not stays:
+                    return less
+                keep, back, parts = less, (), len(less)
+                continue
+            failing = [self.fed(s) for s in self.list_failing(final, criterion)[:JOINING]]
+            more = tuple(dict.fromkeys((*samples, *failing)))
             if more == samples and samples == everywhere:
                 break
-            samples = more if more != samples else everywhere
+            samples, back = (more if more != samples else everywhere), less
         return keep
 
     def _held_to(self, keep: NodeSet) -> Sub[Criterion]:
@@ -427,13 +442,29 @@ class _Search(KeptSets):
 
     def polish_best(self, best: _Best, likely: Sequence[int], held: frozenset[str], plain: Measurement) -> Sub[_Best]:
         """A set that was widened, without what it no longer needs, where that does as well on samples that neither was made on;
-        else the set itself."""
-        less: NodeSet = yield from self.polish(best.keep, likely)
-        if less == best.keep:
-            return best
-        tried: Tried = yield from self.try_on_unseen(less, held, plain, self.params.batches, best)
-        worse = tried.unseen.ok * best.unseen.n < best.unseen.ok * tried.unseen.n
-        return best if worse or not tried.unseen.n else _Best(less, self.seen, tried.unseen, tried)
+        else the set itself. Samples that were made on the way decide, too; all but the last, which the figures are of."""
+        self.limit = max(self.params.budget, self.spent + self.params.budget // 2)
+        for trim in range(TRIMS):
+            yield from self._let_decide(best, self.batches[:-1])
+            less: NodeSet = yield from self.polish(best.keep, likely, CHUNK)
+            if less == best.keep:
+                break
+            tried: Tried = yield from self.try_on_unseen(less, held, plain, self.params.batches + trim, best)
+            if tried.unseen.n and tried.unseen.ok * best.unseen.n >= best.unseen.ok * tried.unseen.n:
+                return _Best(less, self.seen, tried.unseen, tried)
+        return best
+
+    def _let_decide(self, best: _Best, batches: Iterable[Tried]) -> Sub[None]:
+        """The made samples that are determined and right with this set decide from now on. Those that it leaves less room than is
+        aimed at are searched on: a smaller set loses them first."""
+        for near, loose in ((made.near, made.loose) for made in batches if made.near.feeds):
+            self.near |= dict.fromkeys(near.feeds, near.inputs)
+            m: Measurement = yield from self.measure(best.keep, near.feeds)
+            if m.status != "ok":
+                continue
+            self.seen |= set(by_sample(m)) - loose - set(list_failing(m, self.ask.criterion))
+            tight = map(self.fed, self.list_failing(m, self.aim))
+            self.working = tuple(dict.fromkeys((*self.working, *tight)))
 
     def _met_on_the_way(self) -> Sub[NodeSet]:
         """The smallest set that passes on all that is seen, of those that passed on a part of it; everything where none does."""

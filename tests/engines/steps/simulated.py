@@ -57,7 +57,7 @@ class Simulated(msgspec.Struct, kw_only=True):
     ``shy``       tensors whose watching cures everything.
     ``rare``, ``every``  what nodes add on every so-manieth of the samples that are made near the given ones, beside what they add
                   on the given one that it is near.
-    ``spoiled``   sample -> (node, other): to keep the one makes the sample wrong, unless the other is kept, too.
+    ``spoiled``   sample -> (node, other, error): the one kept, the sample is wrong by so much, unless the other is, too.
     ``misread``   samples that a workaround is wrong on once it is a file.
     ``keeps``     whether it can keep single nodes in higher precision.
     ``unanswered``, ``missed``  the questions that broke, and those whose runs did not show a fault that was there.
@@ -76,7 +76,7 @@ class Simulated(msgspec.Struct, kw_only=True):
     shy: frozenset[int] = frozenset()
     rare: Mapping[int, float] = {}
     every: int = 8
-    spoiled: Mapping[str, tuple[int, int]] = {}
+    spoiled: Mapping[str, tuple[int, int, float]] = {}
     misread: frozenset[str] = frozenset()
     made: dict[str, str] = {}
     keeps: bool = True
@@ -187,9 +187,9 @@ class Simulated(msgspec.Struct, kw_only=True):
             read = max((errors.get(t, 0.0) for t in node.reads if t not in severed), default=0.0)
             assert self.keeps or not keep, "it keeps no nodes"
             own = 0.0 if node.id in (keep | righted) - self.stubborn else self._added(sample).get(node.id, 0.0)
-            spoiled, other = self.spoiled.get(sample, (-1, -1))
+            spoiled, other, by = self.spoiled.get(sample, (-1, -1, 0.0))
             own += 0.5 * (bool(written) and sample in self.misread)
-            own += 0.5 * (node.id == spoiled and spoiled in keep and other not in keep)
+            own += by * (node.id == spoiled and spoiled in keep and other not in keep)
             broken = node.id in self.fragile and read > RULE.tolerance
             errors[node.outputs[0]] = 10.0 if broken else min(10.0, self.gain.get(node.id, 1.0) * read + own)
         return errors
