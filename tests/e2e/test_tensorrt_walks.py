@@ -191,6 +191,36 @@ def test_an_if_that_is_refused_is_fixed_in_the_users_own_types(walk: Walk, tmp_p
     assert "paste this first (trtexec, once worked-around.onnx is FP16)" in walked.ran.out
 
 
+BUILDS = """
+import sys, tensorrt as trt
+logger = trt.Logger()
+builder = trt.Builder(logger)
+network = builder.create_network(0)
+assert trt.OnnxParser(network, logger).parse_from_file(sys.argv[1])
+config, profile = builder.create_builder_config(), builder.create_optimization_profile()
+config.set_flag(trt.BuilderFlag.FP16)
+profile.set_shape("x", (1, 64), (4, 64), (8, 64))
+config.add_optimization_profile(profile)
+open("model.plan", "wb").write(bytes(builder.build_serialized_network(network, config)))
+"""
+
+
+def test_an_engine_that_was_built_before_ends_with_the_like_of_it_that_can_be_searched(
+    walk: Walk, overflowing: tuple[str | Path, ...], tmp_path: Path
+) -> None:
+    """As trtexec --fp16 --saveEngine builds it; the line that it ends with is followed."""
+    assert run_here(tmp_path, "10.6.0", tmp_path, "-c", BUILDS, str(overflowing[0])).code == 0
+    plan = tmp_path / "model.plan"
+    walked = walk("10.6.0", *overflowing[:-1], f"tensorrt:plan={plan}")
+    assert walked.answers() == [("reproduce", "as-built"), ("rebuild", "alike")]
+    like = "tensorrt:max_shapes=x:8x64,min_shapes=x:1x64,opt_shapes=x:4x64,precision=fp16"
+    assert f"next     narrowdown edit {walked.folder} --engine {like}  (built from the model" in walked.ran.out
+    assert "narrowdown after" not in walked.ran.out
+    newer = walk("11.2.1.2", *overflowing[:-1], f"tensorrt:plan={plan}")
+    assert newer.ran.code == 4
+    assert "was built by another version than TensorRT 11.2.1.2" in newer.ran.err
+
+
 def test_what_follows_hands_over_the_file_of_the_workaround_that_it_goes_on_from(
     walk: Walk, overflowing: tuple[str | Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

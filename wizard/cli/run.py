@@ -45,7 +45,7 @@ from wizard.runner.options import Options, Policy
 from wizard.schedulers import LOCAL, require_cluster
 from wizard.session import folder as folders
 from wizard.session import lock
-from wizard.session.following import offer
+from wizard.session.following import offer, offer_like
 from wizard.session.listing import Listing
 from wizard.session.problems import of_system
 from wizard.session.state import State
@@ -399,6 +399,8 @@ def finish(place: Path, code: int, *, text: bool) -> None:
         if offer(reading.state, reading.description.problem):
             name = folders.name_for_command(place)
             print(f"  next     narrowdown after {name}  (is it a known bug, and what else cures it?)")
+        if line := offer_like(reading.state, reading.description.problem, folders.name_for_command(place)):
+            print(f"  next     {visible(line)}  (built from the model it can be taken apart)")
         if line := offer_ladder(reading.state, reading.description.problem, folders.name_for_command(place)):
             print(
                 f"  next     {line}  (since when, and is it mended? It installs releases and says first how large they are)"

@@ -1,8 +1,12 @@
 """Whether anything can be asked after a session: what ``narrowdown after`` goes on from."""
 
+import shlex
+
 from engines.options import recorded
 from wizard.problem import Problem
 from wizard.session.state import State
+
+_FAILS = ("alike", "otherwise")  # verdicts of the step rebuild
 
 
 def why_nothing_follows(state: State, problem: Problem) -> str:
@@ -17,7 +21,24 @@ def why_nothing_follows(state: State, problem: Problem) -> str:
         return (
             "No engine was confirmed by the golden outputs, and they compute nothing that a part could be held against."
         )
+    if like := find_like(state, problem):
+        return (
+            "Its engine was built before and runs whole alone; the like of it can be taken apart: "
+            f"narrowdown edit SESSION --engine {like}"
+        )
     return ""
+
+
+def find_like(state: State, problem: Problem) -> str:
+    """The spec that builds the like of an engine which was built before, as far as it tells; "" for one that builds."""
+    return str(state.engines.get(problem.engine, {}).get("rebuilt") or "")
+
+
+def offer_like(state: State, problem: Problem, name: str) -> str:
+    """The command that searches on in the like of an engine that was built before, where it was seen to fail, too; "" else."""
+    like = find_like(state, problem)
+    fails = any((v.outcome or {}).get("verdict") in _FAILS for v in state.route if v.step == "rebuild")
+    return shlex.join(["narrowdown", "edit", name, "--engine", like]) if like and state.end and fails else ""
 
 
 def offer(state: State, problem: Problem) -> bool:

@@ -20,6 +20,7 @@ from engines.backends import make
 from engines.backends.base import BuildRequest
 from engines.graph import schema
 
+MAGIC = b"ptrt"
 _TOLD = json.loads((Path(__file__).parent / "stand_in.json").read_text())
 _NAMES = frozenset(_TOLD["names"])
 __version__ = _TOLD["version"]
@@ -224,7 +225,7 @@ class Memory(bytes):
 class Config(globals()["IBuilderConfig"]):
     def __init__(self):
         self.flags, self.cache = {globals()["BuilderFlag"].TF32}, None
-        self.builder_optimization_level, self.progress_monitor = 3, None
+        self.builder_optimization_level, self.progress_monitor, self.profile = 3, None, {}
         if "IBuilderConfig.algorithm_selector" in _NAMES:
             self.algorithm_selector = None
 
@@ -248,6 +249,7 @@ class Config(globals()["IBuilderConfig"]):
         return None
 
     def add_optimization_profile(self, profile):
+        self.profile = profile.shapes
         return 0
 
     def has(self, name):
@@ -255,7 +257,11 @@ class Config(globals()["IBuilderConfig"]):
 
 
 class Profile:
+    def __init__(self):
+        self.shapes = {}
+
     def set_shape(self, name, low, usual, high):
+        self.shapes[name] = (tuple(low), tuple(usual), tuple(high))
         assert all(a <= b <= c for a, b, c in zip(low, usual, high, strict=True)), name
 
 
@@ -290,21 +296,26 @@ class Builder:
                 monitor.step_complete("Timing tactics", step)
             monitor.phase_finish("Timing tactics")
         return Memory(
-            pickle.dumps(
+            MAGIC + pickle.dumps(
                 {
                     "model": network.model.SerializeToString(), "folder": network.folder, "strong": network.strong,
                     "precision": narrow, "wide": sorted(wide), "outputs": [o.name for o in network.outputs],
-                    "debugged": network.debugged,
+                    "debugged": network.debugged, "profile": config.profile, "version": __version__,
                 }
             )
         )  # fmt: skip
 
 
 class Runtime:
-    def __init__(self, _logger): ...
+    def __init__(self, logger):
+        self._logger = logger
 
     def deserialize_cuda_engine(self, plan):
-        return Engine(pickle.loads(bytes(plan)))
+        read = pickle.loads(bytes(plan).removeprefix(MAGIC))
+        if read["version"] != __version__:
+            self._logger.log(ILogger.ERROR, f"not compatible with this version of TensorRT, expecting {__version__}")
+            return None
+        return Engine(read)
 
 
 class Engine:
@@ -335,6 +346,13 @@ class Engine:
 
     def get_tensor_dtype(self, name):
         return _BY_NAME[_TYPES.get(self.types.get(name, TensorProto.FLOAT), "FLOAT")]
+
+    def get_tensor_shape(self, name):
+        kind = next(v for v in (*self.model.graph.input, *self.model.graph.output) if v.name == name).type.tensor_type
+        return tuple(d.dim_value or -1 for d in kind.shape.dim)
+
+    def get_tensor_profile_shape(self, name, _profile):
+        return self.plan["profile"][name]
 
     def get_tensor_location(self, _name):
         return TensorLocation.DEVICE
