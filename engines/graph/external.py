@@ -5,6 +5,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Self
 
@@ -21,6 +22,7 @@ LARGE = 64 << 20
 ALIGN = 64  # bytes; every tensor starts on a cache line, as memory-mapping engines want it
 INLINE = 1024  # bytes; smaller tensors stay inside the model
 CHUNK = 8 << 20
+_BESIDE = 1 << 20  # bytes of a piece from which on another thread is worth it
 FOLDER = "weights"
 _NOTHING = bytes(CHUNK)
 
@@ -203,6 +205,10 @@ class Incoming:
 
     def __init__(self, folder: Path) -> None:
         self._sha = hashlib.sha256()
+        self._naming: ThreadPoolExecutor | None = (
+            None  # of large pieces, while they are written: each takes as long as the other
+        )
+        self._named: Future[None] | None = None
         self._size = 0
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f".incoming.{os.getpid()}-{secrets.token_hex(4)}.tmp"
@@ -212,14 +218,27 @@ class Incoming:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._naming is not None:
+            self._naming.shutdown()
         self._file.close()
         self._path.unlink(missing_ok=True)
 
-    def write(self, piece: bytes | memoryview) -> None:
+    def write(self, piece: bytes) -> None:
         """Append a piece."""
+        self._digest(piece)
         write_sparse(self._file, piece)
-        self._sha.update(piece)
         self._size += len(piece)
+
+    def _digest(self, piece: bytes) -> None:
+        """Take the piece into the name once all before it are, beside what comes next where it is large."""
+        if self._named is not None:
+            self._named.result()
+            self._named = None
+        if len(piece) < _BESIDE:
+            self._sha.update(piece)
+            return
+        self._naming = self._naming or ThreadPoolExecutor(1)
+        self._named = self._naming.submit(self._sha.update, piece)
 
     def append(self, pieces: Iterable[bytes]) -> int:
         """Append a tensor, aligned; returns where it starts."""
@@ -234,6 +253,7 @@ class Incoming:
         be damaged. ``sync``: wait until the disk has it; else a large one is left to ``unsynced.sync``."""
         self._file.truncate()
         self._file.flush()
+        self._digest(b"")
         digest = self._sha.hexdigest()
         target = name(digest)
         target.parent.mkdir(parents=True, exist_ok=True)
