@@ -20,9 +20,10 @@ from engines.spec import parse
 
 
 def order_precision(ctx: StepContext) -> str:
-    """The engine's spec with its precision as an order; "" where it is one already, or no option says so."""
+    """The engine's spec with its precision as an order; "" where it is one already, no option says so, or the installed version
+    cannot."""
     spec = parse(ctx.engine)
-    for option in ctx.engine_info.options:
+    for option in ctx.engine_info.options if ctx.can("strongly-typed", untold=True) else ():
         if option.ordered and (spec.get(option.name) or option.usual) != option.ordered:
             return str(spec.with_option(option.name, option.ordered))
     return ""

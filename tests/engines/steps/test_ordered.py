@@ -171,5 +171,8 @@ def test_which_option_makes_an_order_of_it_is_the_declaration_s_to_say(given_spe
     info = view_engine({"options": msgspec.to_builtins(discovery.ours()["tensorrt"].options)})
     ctx = StepContext(engine=given_spec, reference="r", findings=planted(6, 1).findings(), engine_info=info)
     assert order_precision(ctx) == there
+    old = {"strongly-typed": {"present": False, "reason": "TensorRT 8 has none."}}
+    too_old = view_engine({"options": msgspec.to_builtins(info.options), "capabilities": old})
+    assert order_precision(msgspec.structs.replace(ctx, engine_info=too_old)) == ""
     plain = view_engine({"options": msgspec.to_builtins(discovery.ours()["onnxruntime"].options)})
     assert order_precision(msgspec.structs.replace(ctx, engine="onnxruntime", engine_info=plain)) == ""
