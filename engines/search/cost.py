@@ -48,14 +48,16 @@ BROKEN = ("build-failed", "unsupported", "invalid-model", "crash")
 CUTS = 3
 # Where none of a kind has been measured: about so many times what the first of these takes that was, one row at a time. Seen on
 # magika, sort, shapes, a quantized network, ResNet-50, BERT and detectors, beside the whole model: watched 1.5 to 11, alone 1 to
-# 26, a part 0.1 to 0.4, an effect 0.04 to 0.7, other 0.3 to 4.
+# 26, a part 0.1 to 0.4, an effect 0.04 to 0.7, other 0.3 to 4. The first look at
+# the whole model beside the reference alone: 4 to 8 on seven; where kernels are timed, nothing tells.
 BESIDE: Mapping[Kind, tuple[tuple[Kind, float], ...]] = {
+    "whole": (("control", 5.0),),
     "watched": (("whole", 4.0),),
     "alone": (("watched", 1.5), ("whole", 4.5)),
     "part": (("effect", 0.4), ("whole", 0.15)),
     "effect": (("part", 2.5), ("whole", 0.15)),
     "control": (("whole", 1.0),),
-    "other": (("whole", 1.0),),
+    "other": (("whole", 1.0), ("control", 3.0)),
 }
 
 
@@ -202,7 +204,8 @@ def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
         each = CUT if work.timed else None
         if each is None:
             return None
-    for beside, times in BESIDE.get(work.kind, ()) if each is None else ():
+    timed = work.timed and work.kind == "whole"
+    for beside, times in BESIDE.get(work.kind, ()) if each is None and not timed else ():
         each = _seconds_of_one(msgspec.structs.replace(work, rows=1), [s for s in seen if s.kind == beside])
         if each is not None:
             each *= times * work.share

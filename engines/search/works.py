@@ -96,9 +96,14 @@ def twin(ctx: StepContext) -> tuple[Work, ...]:
     return (Work("other", 1, sample_rows(ctx), told=TWIN * ctx.findings.dear),) if ctx.findings.dear else ()
 
 
+def reference(ctx: StepContext) -> tuple[Work, ...]:
+    """The reference alone, before anything waits for it."""
+    return (Work("control", 1, sample_rows(ctx)),)
+
+
 def others(ctx: StepContext, judges: int) -> tuple[Work, ...]:
     """The reference against itself, and looks by or against other engines."""
-    return Work("control", 1, sample_rows(ctx)), Work("other", judges, sample_rows(ctx))
+    return Work("control", 3, sample_rows(ctx)), Work("other", judges, sample_rows(ctx))
 
 
 def timed(ctx: StepContext) -> tuple[Work, ...]:

@@ -581,7 +581,8 @@ def _say_allowed(rule: Criterion, output: str) -> str:
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Read, all samples, the worst row alone, the reference a second time, its judge; what a faultless engine would give.
+    """Read, the reference alone, all samples, the worst row alone, the reference again in three ways, its judge; what a faultless
+    engine would give.
     Looks that find nothing go on for up to half a minute, which is not counted. The disk takes the model, and its weights
     once more rounded where the precision is emulated."""
     rule = ctx.findings.criterion
@@ -590,7 +591,12 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     asked = (
         (works.on_all(ctx),)
         if ctx.check
-        else (works.on_all(ctx), works.again(works.on_sample(ctx)), *works.others(ctx, 1 + emulated))
+        else (
+            *works.reference(ctx),
+            works.on_all(ctx),
+            works.again(works.on_sample(ctx)),
+            *works.others(ctx, 1 + emulated),
+        )
     )
     given = size.given
     taken_in = 0 if ctx.findings.model else given

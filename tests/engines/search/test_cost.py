@@ -148,6 +148,16 @@ def test_a_part_that_was_never_built_is_priced_where_kernels_are_timed() -> None
     assert price_work(msgspec.structs.replace(timed, timed=False), [whole]) is None
 
 
+def test_the_first_look_is_priced_once_the_reference_has_run() -> None:
+    """Nothing is known of a model that nothing has run; then the reference tells, but not of a build that times kernels."""
+    plan = STEPS["compare"].plan(context(Findings(samples=SAMPLES, inputs="i", model="m")), Size(9))
+    assert [w.kind for w in plan.works] == ["control", "whole", "whole", "control", "other"]
+    assert price_plan(plan, ()).seconds == -1
+    ran = [Seen("import", 1, 1, 0.1), Seen("control", 1, 1, 0.2, build_seconds=0.1)]
+    assert 1.0 <= price_plan(plan.after(1), ran).seconds <= 5.0
+    assert price_work(Work("whole", 1, rows=1, timed=True), ran) is None
+
+
 def test_a_run_with_few_marks_counts_as_one_with_none() -> None:
     """Six tensors beside a kept case, of 300 nodes, do not make dearer what the next look at every layer takes."""
     few, many = measure(marks="0-5"), measure(marks="0-299")
@@ -295,6 +305,17 @@ def test_a_reduction_is_a_bisection() -> None:
     small, large = (STEPS["reduce"].plan(context(LOCKED), Size(n)).probes for n in (64, 1024 * 64))
     assert large - small == 40
     assert small < 60
+
+
+def test_a_search_after_one_that_found_nothing_asks_more() -> None:
+    """9 to 84 came where nothing had looked at the layers (a refused model, mostly), 82 to 337 where looking had ended in no part."""
+    nodes = tuple(Node(i, f"n{i}", "Relu", "", (i,), (i + 1,)) for i in range(68))
+    tensors = tuple(Tensor(i, f"t{i}", "float32", "node", i - 1, (4,), 16) for i in range(69))
+    index = GraphIndex("m", nodes, tensors, (0,), (68,))
+    at_once, after = (STEPS["reduce"].plan(context(LOCKED), Size(68, i)).probes for i in (None, index))
+    assert (at_once, after) == (47, 75)
+    refused = msgspec.structs.replace(LOCKED, signature=Signature(kind="build", sample="real:0/3"))
+    assert STEPS["reduce"].plan(context(refused), Size(68, index)).probes == 47
 
 
 def test_a_group_costs_more_than_a_node() -> None:
