@@ -308,7 +308,7 @@ def test_a_reduction_is_a_bisection() -> None:
 
 
 def test_a_search_after_one_that_found_nothing_asks_more() -> None:
-    """9 to 84 came where nothing had looked at the layers (a refused model, mostly), 82 to 337 where looking had ended in no part."""
+    """9 to 84 came where nothing had looked at the layers (mostly a refused model), 82 to 337 where that had found no part."""
     nodes = tuple(Node(i, f"n{i}", "Relu", "", (i,), (i + 1,)) for i in range(68))
     tensors = tuple(Tensor(i, f"t{i}", "float32", "node", i - 1, (4,), 16) for i in range(69))
     index = GraphIndex("m", nodes, tensors, (0,), (68,))
