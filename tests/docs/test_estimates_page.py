@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,28 @@ def test_the_table_takes_its_own_place_in_a_page(estimates: Any, tmp_path: Path)
     assert text.endswith("\nafter\n")
     assert "| emulate | reduce |" in text
     assert "old" not in text
+
+
+def test_a_step_is_priced_again_by_what_its_journal_knew(estimates: Any, tmp_path: Path) -> None:
+    """A whole session of an earlier version: what came is the sum of a step's own probes, each at the fewest seconds that any
+    walk of it took, and later steps are priced by those."""
+    with zipfile.ZipFile(ROOT / "tests" / "sessions" / "format-1.zip") as held:
+        held.extractall(tmp_path)
+    (journal,) = estimates.find_journals([tmp_path])
+    took = {key: seconds for key, seconds, _ in estimates._list_answers(journal)}
+    told = {t.step: t for t in estimates.price_again([journal])}
+    assert told["compare"].expected == -1, "nothing was known"
+    assert told["workaround"].expected > 0
+    assert 0 < sum(t.seconds for t in told.values()) <= sum(took.values()) + 0.01
+    again = {t.step: t for t in estimates.price_session(journal, {key: (s / 4, None) for key, s in took.items()})}
+    for step in ("confirm", "layerwise", "workaround"):
+        assert again[step].seconds == pytest.approx(told[step].seconds / 4, abs=0.01)
+        assert again[step].expected < told[step].expected
+    alone = tmp_path / "alone.jsonl"  # as it comes from a machine that is gone
+    alone.write_bytes(journal.read_bytes())
+    assert [(t.session, t.step) for t in estimates.price_again(estimates.find_journals([alone]))] == [
+        ("alone", step) for step in told
+    ]
 
 
 def test_the_page_has_a_place_for_it(estimates: Any) -> None:
