@@ -22,6 +22,8 @@ _WRITING = 3600.0  # seconds: tens of gigabytes are read and written
 def write_worked_around(reading: Reading) -> str:
     """The model with the workaround applied, written into the session's folder; "" where the workaround is no change of the
     model, or one that an emulation alone can run. Raises SessionProblem, MachineProblem, OSError."""
+    for left in reading.folder.glob(f".{Path(WORKED_AROUND).stem}.*.tmp"):  # by a command that was killed as it wrote
+        left.unlink(missing_ok=True)
     return place_worked_around(reading, reading.folder)
 
 

@@ -25,6 +25,7 @@ from wizard.bundle.case import write_case
 from wizard.bundle.check_script import Asked
 from wizard.bundle.export import NothingToExport, export, hand_on
 from wizard.bundle.issue import issue
+from wizard.bundle.models import write_worked_around
 from wizard.problem import Problem
 from wizard.report.canonical import canonical
 from wizard.report.document import to_json
@@ -287,6 +288,15 @@ def test_the_model_with_the_workaround_is_written_once(session: Path, tmp_path: 
     hand_on(reading, handed_on(reading), str(written))
     assert onnx.load(session / "case/worked-around.onnx").graph.doc_string == ""
     assert onnx.load(written) == noted
+
+
+def test_what_a_killed_command_left_of_the_model_goes(session: Path) -> None:
+    left = [session / f".worked-around.{ending}.77-0a1b2c3d.tmp" for ending in ("onnx", "weights.bin")]
+    others = [session / ".progress.json.tmp", session / "worked-around.onnx"]
+    for path in (*left, *others):
+        path.write_bytes(b"half")
+    write_worked_around(read(session))
+    assert [path.exists() for path in (*left, *others)] == [False, False, True, True]
 
 
 def test_a_bug_report_has_the_fields_of_the_trackers_template(session: Path, tmp_path: Path) -> None:
