@@ -28,7 +28,7 @@ from wizard.tui.client import LogTail, bundle
 from wizard.tui.glyphs import ASCII, UNICODE, choose
 from wizard.tui.scene import Scene, Slot, Work
 from wizard.tui.widgets.answers import Answers
-from wizard.tui.widgets.work import Smallest
+from wizard.tui.widgets.work import Doing, Smallest
 from wizard.tui.words import ago, label, show_value
 
 from . import scripted as s
@@ -325,3 +325,31 @@ async def test_what_was_found_in_this_second_is_on_the_curve_at_once() -> None:
         curve = app.query_one(Smallest)
         curve.show(Hunt(best=((40, 100.6), (9, 100.9)), began=100.5), Work(), 95, 100.95)
         assert curve.lines(60)[-1].plain.endswith("9 now")
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (Work(text="x", done=34, expected=40, planned=34, eta=9.0), "34 of about 40 probes, ~9.0 s left"),
+        (Work(text="x", done=120, expected=144, planned=34, eta=-1.0), "longer than planned: 120 probes, planned 34"),
+        (
+            Work(text="x", done=120, expected=144, planned=34, best=148, nodes=248),
+            "longer than planned: 120 probes, planned 34; smallest so far 148 of 248 nodes",
+        ),
+    ],
+    ids=["within", "beyond", "a part"],
+)
+async def test_a_step_beyond_its_plan_counts_nothing_down_on_the_screen(work: Work, said: str) -> None:
+    class Alone(App[None]):
+        CSS = "$quiet: gray;\n$recommended: green;\nScreen { color: white; }"
+
+        def compose(self) -> ComposeResult:
+            yield Doing()
+
+    app = Alone()
+    async with app.run_test(size=(100, 24)):
+        doing = app.query_one(Doing)
+        doing.show(work, Hunt())
+        text = " ".join(line.plain for line in doing.lines(100))
+        assert said in text
+        assert ("left" in text) == (work.done <= work.planned)
