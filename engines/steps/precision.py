@@ -448,10 +448,11 @@ class _Search(KeptSets):
             yield from self._let_decide(best, self.batches[:-1])
             less: NodeSet = yield from self.polish(best.keep, likely, CHUNK)
             if less == best.keep:
-                break
+                return best
             tried: Tried = yield from self.try_on_unseen(less, held, plain, self.params.batches + trim, best)
             if tried.unseen.n and tried.unseen.ok * best.unseen.n >= best.unseen.ok * tried.unseen.n:
                 return _Best(less, self.seen, tried.unseen, tried)
+        self.seen = best.seen  # each of its nodes was needed for these, with the margin that they have
         return best
 
     def _let_decide(self, best: _Best, batches: Iterable[Tried]) -> Sub[None]:

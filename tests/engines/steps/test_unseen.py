@@ -155,6 +155,14 @@ def test_a_trimmed_set_may_not_lose_what_a_wider_one_was_right_on_by_luck(sample
     assert done.outcome.holds
 
 
+def test_a_set_that_cannot_be_trimmed_is_as_minimal_as_it_was() -> None:
+    """By the tolerance either node of the margin can go, and each time samples are lost that nobody had searched on."""
+    spoiled = {f"near:{s}": (7, 8, 0.5) for s in (131, 163)} | {"near:195": (7, 9, 0.5), "near:5": (2, 11, 0.006)}
+    done = unseen_of(Simulated.single(graph(CHAIN), {2: 0.5}, rare={7: 0.5, 8: 0.006, 9: 0.006}, spoiled=spoiled))
+    assert kept(done) == {2, 7, 8, 9}
+    assert (done.outcome.samples, done.outcome.minimal, done.outcome.holds) == (4, True, True)
+
+
 def test_a_trimmed_set_keeps_its_margin() -> None:
     """Without node 8 it is right on everything, by less than half of the tolerance."""
     done = unseen_of(Simulated.single(graph(CHAIN), {2: 0.5}, rare={7: 0.5, 8: 0.006}))
