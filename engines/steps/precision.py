@@ -442,10 +442,11 @@ class _Search(KeptSets):
 
     def polish_best(self, best: _Best, likely: Sequence[int], held: frozenset[str], plain: Measurement) -> Sub[_Best]:
         """A set that was widened, without what it no longer needs, where that does as well on samples that neither was made on;
-        else the set itself. Samples that were made on the way decide, too; all but the last, which the figures are of."""
+        else the set itself. Where it has lost some, the samples that were made on the way decide, too, but for the last batch."""
         self.limit = max(self.params.budget, self.spent + self.params.budget // 2)
         for trim in range(TRIMS):
-            yield from self._let_decide(best, self.batches[:-1])
+            if trim:
+                yield from self._let_decide(best, self.batches[:-1])
             less: NodeSet = yield from self.polish(best.keep, likely, CHUNK)
             if less == best.keep:
                 return best
