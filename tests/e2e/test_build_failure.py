@@ -40,6 +40,11 @@ def test_a_refused_model_is_reduced_to_the_node_at_fault(narrowdown: Any, tmp_pa
     check = subprocess.run([sys.executable, session / "case" / "check.py"], capture_output=True, text=True, check=False)
     assert check.returncode == 1, check.stdout + check.stderr
     assert "the engine refuses the model" in check.stdout
+    for name in ("issue.md", "README.txt"):
+        told = (session / "case" / name).read_text()
+        assert "is refused by tensorrt_rtx" in told
+        assert "wrong results" not in told
+    assert "No outputs: it was refused in 5/5 fresh builds" in (session / "case" / "issue.md").read_text()
 
 
 # As a voice detector's: the branch hangs on the sampling rate, and the one that is not taken holds what TensorRT does not know.
@@ -150,3 +155,27 @@ def test_what_a_quantizer_makes_by_default_is_refused_at_once_with_what_to_do(wa
     assert "needs a GPU" not in walked.ran.out  # which the parser says behind its refusal
     assert "nobody foresaw" not in walked.ran.out  # the reference was asked whether rows are independent: it runs here
     assert walked.ran.out.count("input has type Int32") <= 5
+
+
+def test_the_case_s_own_check_gives_the_reason_and_not_what_follows_from_it(walk: Walk, models: Path) -> None:
+    """Behind its refusal the parser says that it finds no GPU."""
+    codes, scale = (
+        helper.make_tensor("codes", TensorProto.INT32, [4], range(4)),
+        helper.make_tensor("scale", 1, [], [0.1]),
+    )
+    nodes = [
+        helper.make_node("DequantizeLinear", ["codes", "scale"], ["bias"], name="/bias"),
+        helper.make_node("Add", ["x", "bias"], ["y"], name="/add"),
+    ]
+    ends = [helper.make_tensor_value_info(name, 1, ["n", 4]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [codes, scale])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), models / "bias.onnx")
+    walked = walk(models / "bias.onnx", "--engine", "tensorrt_rtx", "--flow", "build-failure")
+    check = subprocess.run(
+        [sys.executable, walked.folder / "case" / "check.py"], capture_output=True, text=True, check=False
+    )
+    assert check.returncode == 1, check.stdout + check.stderr
+    assert (
+        "refuses the model: Invalid Node - /bias ITensor::getDimensions: Error Code 4: API Usage Error (/bias: input has"
+        in check.stdout
+    )

@@ -15,6 +15,8 @@ from wizard.report.markdown import literal
 from wizard.words import count, listing
 
 UNKNOWN = "(please fill in)"
+# What becomes of a part by its cause, before the engine's name, and how often; what gives no outputs is no wrong answer.
+_ENDS = {"build-failure": ("is refused by", "it was refused"), "crash": ("ends the process of", "the process ended")}
 MINIMAL = ("model.onnx", "engine.onnx", "inputs.npz", "expected.npz", "check.py", "commands.sh")
 
 
@@ -50,15 +52,11 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
     return {
         "description": (
             f"A part of {count(len(culprit.nodes), 'node')} ({listing(culprit.ops, 6)}), cut out of a model of "
-            f"{count(report.nodes_before, 'node')}, gives wrong results with {asked.found_with}. "
+            f"{count(report.nodes_before, 'node')}, {_say_does(culprit)} {asked.found_with}. "
             + literal(culprit.evidence)
         ),
         "expected": f"The outputs in expected.npz, as {judged} gives them (option text: {spec}){allowed}.",
-        "actual": (
-            f"The outputs in actual.npz where it is there: the part itself is {wrong_by(culprit.own, report.metric)}, and "
-            f"by it the outputs of the whole model are {wrong_by(culprit.effect, report.metric)}. "
-            f"It failed in {culprit.verified or '?'} fresh builds."
-        ),
+        "actual": _say_actual(report, culprit),
         "version": asked.version or UNKNOWN,
         "device": str(role.get("device") or UNKNOWN),
         "driver": f"{UNKNOWN}: nvidia-smi says it",
@@ -75,11 +73,25 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
     }
 
 
+def _say_does(culprit: Culprit) -> str:
+    return _ENDS.get(culprit.cause, ("gives wrong results with",))[0]
+
+
+def _say_actual(report: Report, culprit: Culprit) -> str:
+    often = f"in {culprit.verified or '?'} fresh builds"
+    if culprit.cause in _ENDS:
+        return f"No outputs: {_ENDS[culprit.cause][1]} {often}, as said above."
+    return (
+        f"The outputs in actual.npz where it is there: the part itself is {wrong_by(culprit.own, report.metric)}, and by it the "
+        f"outputs of the whole model are {wrong_by(culprit.effect, report.metric)}. It failed {often}."
+    )
+
+
 def readme(culprit: Culprit, asked: Asked) -> str:
     """Ten lines for whoever gets the folder."""
     return "\n".join(
         [
-            f"{count(len(culprit.nodes), 'node')} of a model: wrong results with {asked.found_with}.",
+            f"{count(len(culprit.nodes), 'node')} of a model: a part that {_say_does(culprit)} {asked.found_with}.",
             "",
             "Run:  python check.py",
             "      exit 1: the fault is still there; exit 0: it is gone; exit 2: that cannot be told here.",
