@@ -20,7 +20,7 @@ from engines.checker import environment
 from engines.declaration import Declaration
 from engines.store import decoding, regular
 from engines.store.content import atomic
-from wizard.machine_room import ask
+from wizard.machine_room import MachineProblem, ask
 from wizard.session.condensed import cache_file
 
 FORMAT: Final = 1  # another one whenever a row is made otherwise of the same things
@@ -28,6 +28,8 @@ _SHARED = ("numpy", "onnx", "onnxruntime", "ml_dtypes", "google.protobuf")  # wh
 _DRIVERS = ("/proc/sys/kernel/random/boot_id", "/proc/driver/nvidia/version")
 _DEVICES = ("nvidia*", "dri/*", "kfd", "accel/*")
 _LOADER = Path("/etc/ld.so.cache")  # changes with each library of the system
+_TOGETHER = 30.0  # seconds for all of them in one process
+_rows = msgspec.json.Decoder(list[dict[str, Any]]).decode
 _FLEETING = frozenset({"TERM", "TMPDIR"})  # of the environment: no engine is another one for them
 
 
@@ -69,8 +71,11 @@ def _lasts(declared: Declaration, row: dict[str, Any]) -> bool:
 
 
 def _asked(*names: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = msgspec.json.decode(ask("engines.backends", *(("--apart", *names) if names else ())))
-    return found
+    """Rows of these engines, of all without a name: in one process, and each in one of its own where that one dies or hangs."""
+    if names:
+        with contextlib.suppress(MachineProblem):
+            return _rows(ask("engines.backends", *names, timeout=_TOGETHER))
+    return _rows(ask("engines.backends", *(("--apart", *names) if names else ())))
 
 
 def _mark_of_machine() -> str:

@@ -23,10 +23,10 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     seen: Asked = []
 
-    def ask(module: str, *words: str) -> str:
+    def ask(module: str, *words: str, timeout: float = 0.0) -> str:
         assert module == "engines.backends"
         seen.append(words)
-        names = words[1:] or tuple(n for n, d in discovery.engines().items() if not d.hidden)
+        names = words or tuple(n for n, d in discovery.engines().items() if not d.hidden)
         return json.dumps(
             [
                 {"name": n, "present": n in ("onnxruntime", "reference"), "reason": f"asked {len(seen)} times"}
@@ -59,12 +59,12 @@ def names(rows: list[dict[str, Any]]) -> list[str]:
 def test_what_loads_is_asked_once_and_what_does_not_each_time(asked: Asked) -> None:
     first = surveyed.survey()
     assert names(first) == [n for n, d in discovery.engines().items() if not d.hidden]
-    assert asked == [("--apart", *names(first))]
+    assert asked == [tuple(names(first))]
     second = surveyed.survey()
     assert names(second) == names(first)
     again = [n for n in names(first) if n not in ("onnxruntime", "reference", "golden", "command")]
     here = [n for n in again if surveyed.installed.importable(discovery.engines()[n].package)]
-    assert asked[1] == ("--apart", *here)  # installed, and does not load; what is not installed needs no look
+    assert asked[1] == tuple(here)  # installed, and does not load; what is not installed needs no look
     for before, after in zip(first, second, strict=True):
         assert after["reason"] == ("asked 2 times" if after["name"] in here else before["reason"])
 
@@ -118,12 +118,27 @@ def test_a_cache_that_cannot_be_written_is_none(asked: Asked, monkeypatch: pytes
 def test_a_process_that_says_no_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
-    def refuse(*_: str) -> str:
+    def refuse(*_: str, timeout: float = 0.0) -> str:
         raise MachineProblem("It says no.")
 
     monkeypatch.setattr(surveyed, "ask", refuse)
     with pytest.raises(MachineProblem, match="It says no"):
         surveyed.survey()
+
+
+def test_each_is_asked_alone_where_one_takes_the_others_along(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = surveyed.ask
+
+    def dying(module: str, *words: str, timeout: float = 0.0) -> str:
+        if words[:1] != ("--apart",):
+            asked.append(words)
+            raise MachineProblem("It died.")
+        return whole(module, *words[1:])
+
+    monkeypatch.setattr(surveyed, "ask", dying)
+    found = surveyed.survey()
+    assert names(found) == [n for n, d in discovery.engines().items() if not d.hidden]
+    assert asked == [tuple(names(found))] * 2
 
 
 def test_the_real_survey_is_the_same_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
