@@ -27,7 +27,7 @@ class Kept(Generic[T]):
     def __init__(
         self, most: int, close: Callable[[T], None], weigh: Callable[[T], int] = lambda _: 0, heaviest: int = 1 << 30
     ) -> None:
-        self._most, self._close, self._weigh, self._heaviest = most, close, weigh, heaviest
+        self._most, self._close, self._weigh, self.heaviest = most, close, weigh, heaviest
         self._values: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
         _everything.add(self)
 
@@ -38,7 +38,7 @@ class Kept(Generic[T]):
             self._values.move_to_end(key)
             return self._values[key][0]
         while self._values and (
-            len(self._values) >= self._most or sum(weight for _, weight in self._values.values()) > self._heaviest
+            len(self._values) >= self._most or sum(weight for _, weight in self._values.values()) > self.heaviest
         ):
             self._close(self._values.popitem(last=False)[1][0])
         try:

@@ -19,15 +19,14 @@ from engines.store import memory
 
 Values = Mapping[str, Any]  # an OrtValue by the name of the weight
 
-_WAITING = 512 << 20  # bytes that stay for the next session: a search comes back to most of them
-
 
 def _count_bytes(value: Any) -> int:
     return external.byte_size(int(value.element_type()), value.shape())
 
 
 _alive: "weakref.WeakValueDictionary[bytes, Any]" = weakref.WeakValueDictionary()
-_waiting: Kept[Any] = Kept(1 << 20, lambda _: None, _count_bytes, _WAITING)
+# For the next session, as much as there is room for: a search comes back to most of them.
+_waiting: Kept[Any] = Kept(1 << 20, lambda _: None, _count_bytes)
 
 
 def held() -> int:
@@ -40,7 +39,8 @@ def make(model: onnx.ModelProto, weights_dir: str) -> Values:
     wanted = {t.name: t for t in model.graph.initializer if converted.is_converted(t)}
     keys = {name: _name_weight(tensor, weights_dir) for name, tensor in wanted.items()}
     new = {key: tensor for key, tensor in zip(keys.values(), wanted.values(), strict=True) if key not in _alive}
-    if sum(external.byte_size(t.data_type, t.dims) for t in new.values()) > _find_room():
+    _waiting.heaviest = _find_room()
+    if sum(external.byte_size(t.data_type, t.dims) for t in new.values()) > _waiting.heaviest:
         return {}
     return {name: _find_weight(keys[name], tensor, weights_dir) for name, tensor in wanted.items()}
 

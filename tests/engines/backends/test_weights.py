@@ -113,6 +113,22 @@ def test_sessions_share_a_weight_and_the_last_one_takes_it_along(
     assert weights.held() == 0
 
 
+def test_weights_wait_for_the_next_session_while_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    known = converted.read
+    monkeypatch.setattr(weights.converted, "read", lambda *of: made.append(of) or known(*of))
+    rounded = emulate_precision(model_of(tmp_path, "Gemm")[0], "fp16", ())
+    size, cores = sum(4 * int(np.prod(shape)) for shape in SIZES["Gemm"]), machine.count_cores()
+    monkeypatch.setattr(weights.memory, "room", lambda: 2 * cores * size)
+    for _ in range(2):
+        weights.make(rounded, str(tmp_path))
+        assert len(made) == 2
+    monkeypatch.setattr(weights.memory, "room", lambda: 2 * cores * size // 4)
+    other = emulate_precision(model_of(tmp_path, "Conv")[0], "fp16", ())
+    weights.make(other, str(tmp_path))
+    assert weights.held() < size, "what there is no room for any more goes"
+
+
 def test_what_a_session_has_needs_no_room_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, _ = model_of(tmp_path, "Gemm")
     rounded = emulate_precision(model, "fp16", ())
