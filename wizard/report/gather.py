@@ -108,7 +108,8 @@ def gather(
         metric=criterion.metric if criterion else problem.metric or "rel_l2",
         tolerance=criterion.tolerance if criterion else None,
         allowed=say_limit(criterion, "") if criterion else "",
-        error=reproduced.get("error") if signature is None else signature.error,
+        # What is refused, crashes or fails an external check is wrong by nothing that was measured.
+        error=signature.error if signature and signature.kind == "accuracy" else reproduced.get("error"),
         failing_outputs=signature.outputs if signature else (),
         samples=int(reproduced.get("samples") or len(findings.samples)),
         samples_failing=int(reproduced.get("samples_failing") or 0),

@@ -66,8 +66,14 @@ def summary(report: Report) -> str:
         ),
         ("reference", f"{code(report.reference, LONGEST)} {literal(version(report.environment, 'reference'))}".strip()),
         ("error", error(report)),
-        ("failing outputs", listing([code(name) for name in report.failing_outputs])),
-        ("samples failing", f"{report.samples_failing} of {report.samples}"),
+        *(
+            [
+                ("failing outputs", listing([code(name) for name in report.failing_outputs])),
+                ("samples failing", f"{report.samples_failing} of {report.samples}"),
+            ]
+            if report.error is not None
+            else []
+        ),
         *([("nearest to failing", nearest)] if report.margin is not None and report.worst_output else []),
         *([("cause", literal(report.cause) or "?")] if report.cause else []),
         *([("size", f"{report.nodes_after} of {count(report.nodes_before, 'node')}")] if report.nodes_after else []),
