@@ -68,7 +68,8 @@ FITTED_FIELD = (
     ("captcha_int8", "emulate:precision=fp16"), ("ocr4_recognition", "emulate:precision=fp16"), ("centerface", "openvino"),
     ("basic_pitch", "emulate:precision=fp16"), ("dnsmos", "emulate:precision=fp16"), ("smart_turn", "emulate:precision=fp16"),
 )  # fmt: skip
-# These were priced once before the last five constants were set, and those of LAST after all but one.
+# These were priced once before the last five constants were set, those of LAST after all
+# but one, and those of AFTERWARDS set none.
 HELD = (
     ("wake_bands", "emulate:precision=fp16"), ("ocr5_direction", "emulate:precision=fp16"), ("wespeaker", "openvino"),
     ("ocr5_detection", "emulate:precision=fp16"), ("silero_vad_2022", "emulate:precision=fp16"),
@@ -87,6 +88,16 @@ LAST = (
     ("ocr4_direction", "emulate:precision=bf16", "--flow", "precision"), ("whisper80", "openvino"),
     ("gigaam_v2_conv", "emulate:precision=fp16", "--tolerance", "0.0003"),
     ("hey_jarvis", "emulate:precision=bf16", "--flow", "precision"),
+)  # fmt: skip
+AFTERWARDS = (
+    ("ocr4_recognition", "emulate:precision=fp16", "--flow", "precision"),
+    ("rivagan_encoder", "emulate:precision=fp16", "--tolerance", "0.0003"), ("smart_turn", "onnxruntime:optimization=all"),
+    ("plcmos", "emulate:precision=fp16", "--tolerance", "0.0002"),
+    ("swift_f0", "emulate:precision=fp16", "--tolerance", "0.0002"),
+    ("silero_vad", "emulate:precision=bf16", "--tolerance", "0.002"),
+    ("aecmos", "emulate:precision=fp16", "--tolerance", "0.0002"),
+    ("wake_embedding", "emulate:precision=fp16", "--tolerance", "0.0003"),
+    ("dnsmos_p808", "emulate:precision=fp16", "--tolerance", "0.0003"),
 )  # fmt: skip
 
 
@@ -285,6 +296,7 @@ def walk(folder: Path) -> dict[str, Path]:
         "fitted": {**FITTED, **dict(_of_the_field(wheels, FITTED_FIELD))},
         "held out": dict(_of_the_field(wheels, HELD)),
         "walked last": dict(_of_the_field(wheels, LAST)),
+        "afterwards": dict(_of_the_field(wheels, AFTERWARDS)),
     }
     for turn in range(TIMES):
         for name, sessions in sets.items():
