@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from engines import discovery
 from engines.asking import Note, StepContext
+from engines.compare.criterion import Criterion, Signature
 from engines.findings import Findings, Workaround
 from engines.graph import ranges
-from engines.probe import Measure, Measurement, Score
+from engines.probe import Measure, Measurement, SampleResult, Score
 from engines.search.cost import DEAR, Size
-from engines.search.twin import CHEAPER, find_twin, list_twins, note_dear
+from engines.search.twin import CHEAPER, fails_alike, find_twin, list_twins, note_dear
 from engines.steps.registry import STEPS
 from engines.views import view_engine
 
@@ -201,3 +202,14 @@ def test_what_takes_more_company_as_given_is_grown_from_what_it_took_on_the_twin
     assert {guilty} in asked[TWIN]
     first = asked[GIVEN].index(takes[GIVEN])
     assert all(nodes == takes[TWIN] for nodes in asked[GIVEN][:first])
+
+
+@pytest.mark.parametrize(
+    ("errors", "alike"),
+    [({"y": 0.5}, True), ({"y": 0.5, "z": 0.5}, False), ({"z": 0.5}, False), ({"y": 0.1}, False)],
+)
+def test_the_same_failure_is_of_the_same_outputs_by_as_much(errors: dict[str, float], alike: bool) -> None:
+    locked = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5})
+    outputs = tuple(Score(name, rel_l2=errors.get(name, 0.0)) for name in ("y", "z"))
+    there = Measurement(results=(SampleResult("real:0", outputs),))
+    assert fails_alike(Findings(signature=locked, sample="real:0"), Criterion(tolerance=0.01), there) is alike
