@@ -16,6 +16,7 @@ import engines
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux")
 
 HERE = {**os.environ, "PYTHONPATH": str(Path(engines.__file__).parent.parent)}
+HERE.pop("PYTHONUNBUFFERED", None)  # what waits to be written is there to be written twice
 
 # What a script can see of where it came from.
 SEEN = """
@@ -112,12 +113,15 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, env=HERE, capture_output=True, text=True, timeout=60, check=False)
 
 
+BESIDE = "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()"
+
+
 @pytest.mark.parametrize(
     ("before", "kind"),
     [
         ("processes.permit_copies()", "Copy"),
         ("pass", "Popen"),
-        ("processes.permit_copies(); import threading; threading.Thread(target=sys.stdin.read, daemon=True).start()", "Popen"),
+        (f"processes.permit_copies(); {BESIDE}", "Popen"),
         ("processes.permit_copies(); import numpy", "Popen"),
     ],
 )  # fmt: skip
