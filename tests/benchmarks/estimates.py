@@ -170,7 +170,7 @@ def price_session(journal: Path, fastest: Mapping[str, tuple[float, Measurement 
     folder, state, store = journal.parent, State(), Store(journal.parent)
     whole = (folder / "session.json").is_file()
     problem = folders.read_problem(folder) if whole else _tell_problem(journal)
-    flow = load(folder / "flow.yaml" if whole else ROOT / "flows" / "accuracy.yaml").flow
+    flow = load(str(folder / "flow.yaml") if whole else "accuracy").flow
     experience = estimating.Experience(store)
     begun: dict[int, Told] = {}
     asked: dict[int, dict[str, float]] = {}

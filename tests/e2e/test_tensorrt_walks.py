@@ -162,7 +162,8 @@ def test_the_script_for_polygraphy_keeps_the_nodes_of_a_network_of_this_version(
 ) -> None:
     case = walk("10.6.0", *overflowing).folder / "case"
     program = (
-        "import keep_fp32, sys, tensorrt as trt\n"
+        "import sys; sys.path.insert(0, '')\n"  # Python may have been told to leave the folder out
+        "import keep_fp32, tensorrt as trt\n"
         "network = trt.Builder(trt.Logger()).create_network(0)\n"
         "assert trt.OnnxParser(network, trt.Logger()).parse_from_file(sys.argv[1])\n"
         "keep_fp32.postprocess(network)\n"

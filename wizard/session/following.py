@@ -6,7 +6,7 @@ from engines.options import recorded
 from wizard.problem import Problem
 from wizard.session.state import State
 
-_FAILS = ("alike", "otherwise")  # verdicts of the step rebuild
+_FAILS = ("alike", "otherwise")  # verdicts that only the step gives which builds the like of an engine
 
 
 def why_nothing_follows(state: State, problem: Problem) -> str:
@@ -37,7 +37,7 @@ def find_like(state: State, problem: Problem) -> str:
 def offer_like(state: State, problem: Problem, name: str) -> str:
     """The command that searches on in the like of an engine that was built before, where it was seen to fail, too; "" else."""
     like = find_like(state, problem)
-    fails = any((v.outcome or {}).get("verdict") in _FAILS for v in state.route if v.step == "rebuild")
+    fails = any((v.outcome or {}).get("verdict") in _FAILS for v in state.route)
     return shlex.join(["narrowdown", "edit", name, "--engine", like]) if like and state.end and fails else ""
 
 
