@@ -402,16 +402,17 @@ class _Search(KeptSets):
         verdict: Verdict = yield from self.passes(tuple(sorted(items)), criterion, samples)
         return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
 
-    def polish(self, keep: NodeSet, likely: Sequence[int], chunk: int = 1) -> Sub[NodeSet]:
+    def polish(self, keep: NodeSet, likely: Sequence[int], chunk: int = 1, less: NodeSet = ()) -> Sub[NodeSet]:
         """The set without each node that all that is seen can do without: what stood there for the sake of a margin that not
         every sample can have, too. The set itself where nothing can go. ``chunk``: nodes that are left out together at first.
+        ``less``: a part of it that was too little for some of what is seen now.
 
         Where too much went for a sample that was not searched on, that one joins, and of what went as little as it needs comes
         back; what is right on all that is seen then is looked through once more."""
         everywhere = self.all_seen()
         criterion: Criterion = yield from self._held_to(keep)
         samples = self.working
-        back: NodeSet = ()  # with what was left too little: this stays, and of the rest what is needed
+        back = less  # with what was left too little: this stays, and of the rest what is needed
         parts = max(2, len(keep) // chunk)
         for _ in range(2 * self.params.rounds):
             stays, fed = back, samples
@@ -444,10 +445,11 @@ class _Search(KeptSets):
         """A set that was widened, without what it no longer needs, where that does as well on samples that neither was made on;
         else the set itself. Where it has lost some, the samples that were made on the way decide, too, but for the last batch."""
         self.limit = max(self.params.budget, self.spent + self.params.budget // 2)
+        less: NodeSet = ()
         for trim in range(TRIMS):
             if trim:
                 yield from self._let_decide(best, self.batches[:-1])
-            less: NodeSet = yield from self.polish(best.keep, likely, CHUNK)
+            less = yield from self.polish(best.keep, likely, CHUNK, less)
             if less == best.keep:
                 return best
             tried: Tried = yield from self.try_on_unseen(less, held, plain, self.params.batches + trim, best)
