@@ -304,7 +304,7 @@ def test_a_disk_that_is_too_small_for_the_next_step(tmp_path: Path, surroundings
         check=False,
     )
     assert done.stdout.split()[:3] == ["4", "4", "0"], done.stdout + done.stderr + said.read_text()
-    assert said.read_text().count(f"The step 'compare' may write up to 1.0 MiB, and the disk of {disk}/s has ") == 2
+    assert said.read_text().count(f"The step 'compare' may write up to 1.1 MiB, and the disk of {disk}/s has ") == 2
     assert "Make room there and resume" in said.read_text()
     assert "Traceback" not in said.read_text() + done.stderr
 
