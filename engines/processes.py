@@ -11,7 +11,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NoReturn, Protocol
 
@@ -86,6 +86,27 @@ def start(
     )
 
 
+@contextlib.contextmanager
+def open_pipes(*ways: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Pipes to another process, each told by our end of it: 1 where we write, 0 where we read. Gives our ends, and its. Its are
+    closed behind the block, with what was put beside them; ours only where the block fails. Raises OSError."""
+    ours: list[int] = []
+    its: list[int] = []
+    try:
+        for way in ways:
+            ends = os.pipe()
+            ours.append(ends[way])
+            its.append(ends[1 - way])
+        yield ours, its
+    except BaseException:
+        for fd in ours:
+            os.close(fd)
+        raise
+    finally:
+        for fd in its:
+            os.close(fd)
+
+
 def _can_copy() -> bool:
     if not _permitted or any(name in sys.modules for name in _NATIVE):
         return False
@@ -102,32 +123,20 @@ def _copy(
     environment: Mapping[str, str] | None,
     pipes: bool,
 ) -> Copy:
-    ours: list[int] = []  # its input, its output
-    its: list[int] = []
-    try:
-        for way in (1, 0) if pipes else ():
-            ends = os.pipe()
-            ours.append(ends[way])
-            its.append(ends[1 - way])
-        its = its or [os.open(os.devnull, os.O_RDONLY), os.dup(errors.fileno())]
-        told, tell = os.pipe()
-        ours.append(told)
-        its.append(tell)
+    with open_pipes(0, *((1, 0) if pipes else ())) as (ours, its):  # what it tells us; its input, its output
+        if not pipes:
+            its.append(os.open(os.devnull, os.O_RDONLY))
+            its.append(os.dup(errors.fileno()))
+        tell, given, taken = its
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()  # what is left in them would be said twice
         if not (pid := os.fork()):
-            _be(script, words, folder, (its[0], its[1], errors.fileno()), tell, environment)
-    except BaseException:
-        for fd in ours:
-            os.close(fd)
-        raise
-    finally:
-        for fd in its:
-            os.close(fd)
+            _be(script, words, folder, (given, taken, errors.fileno()), tell, environment)
+    told, *ends = ours
     refused = os.read(told, 64)  # comes to its end once the copy is a process of its own
     os.close(told)
-    files = [os.fdopen(ours[0], "wb", 0), os.fdopen(ours[1], "rb", 0)] if pipes else [None, None]
+    files = [os.fdopen(ends[0], "wb", 0), os.fdopen(ends[1], "rb", 0)] if pipes else [None, None]
     if refused:
         os.waitpid(pid, 0)
         for file in files:

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from engines.checker import environment, keeper
+from engines.processes import open_pipes
 
 if TYPE_CHECKING:
     import socket
@@ -209,25 +210,12 @@ def _keep(line: Sequence[str], folder: Path, handed: Collection[str]) -> _Kept:
     given = environment.for_checker(os.environ, handed)
     mark = given.pop("NARROWDOWN_WORKER", "")
     order = keeper.order(str(folder), mark, line, given)
-    ours: list[int] = []
-    its: list[int] = []
-    try:
-        for way in (1, 0, 0, 0):  # we write to its input, and read the rest
-            ends = os.pipe()
-            ours.append(ends[way])
-            its.append(ends[1 - way])
+    with open_pipes(1, 0, 0, 0) as (ours, its):
         try:
             keeper.send(_line(given), order, its)
         except OSError:  # it was killed since the last check
             _lines.pop().close()
             keeper.send(_line(given), order, its)
-    except BaseException:
-        for fd in ours:
-            os.close(fd)
-        raise
-    finally:
-        for fd in its:
-            os.close(fd)
     held, out, err, told = ours
     return _Kept(held, _Bounded(os.fdopen(out, "rb", 0)), _Bounded(os.fdopen(err, "rb", 0)), _Told(told))
 
