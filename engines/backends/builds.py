@@ -74,14 +74,19 @@ def outside_bytes(model: ModelProto) -> int:
 
 
 def build(engine: Engine, request: BuildRequest) -> Built:
-    """Build, with a file for each weight that the model names, but for engines of ours that make the values of converted ones in
-    memory (``converts``). Raises ``EngineFault``."""
+    """Build, with a file for each weight that the model names, but for engines of ours that see to converted ones themselves
+    (``converts``): they make the values in memory, or convert the model further and need other files. Raises ``EngineFault``."""
     if not getattr(engine, "converts", False):
-        try:
-            converted.write_files(external.initializers_with_bodies(request.model.graph), request.weights_dir)
-        except ModelProblem as error:
-            raise EngineFault("invalid-model", str(error)) from error
+        write_weights(request.model, request.weights_dir)
     return engine.build(request)
+
+
+def write_weights(model: ModelProto, weights_dir: str, title: str = "") -> None:
+    """Make the files of converted weights that the model names. ``title``: in front of what is wrong. Raises ``EngineFault``."""
+    try:
+        converted.write_files(external.initializers_with_bodies(model.graph), weights_dir)
+    except ModelProblem as error:
+        raise EngineFault("invalid-model", f"{title}{error}") from error
 
 
 def close_built(built: Built) -> None:

@@ -19,12 +19,13 @@ from engines import options
 from engines.array import Array
 from engines.backends import machine
 from engines.backends.base import BuildRequest, EngineFault, EngineInfo, EngineMissing, check_names, list_capabilities
+from engines.backends.builds import write_weights
 from engines.backends.marks import with_outputs
 from engines.backends.onnxruntime import DECLARATION, optimizers, plug_ins, weights
 from engines.backends.onnxruntime.outside import LEVELS, PLAIN_WEIGHTS, PROVIDERS, split_pairs
 from engines.backends.onnxruntime.values import PLAIN, unwrap_array, wrap_array
 from engines.data import held
-from engines.graph import converted, external, schema, versions
+from engines.graph import schema, versions
 from engines.graph.model_problem import ModelProblem
 from engines.spec import EngineSpec
 from engines.store import memory
@@ -286,13 +287,13 @@ def _create_session(
     try:
         if plain and (values := weights.make(model, weights_dir)):
             rest = weights.leave_out(model, weights_dir, values)
-            converted.write_files(external.initializers_with_bodies(rest.graph), weights_dir)
+            write_weights(rest, weights_dir)
             try:
                 return _start_session(rest, weights_dir, settings, sharing, values), values
             except Exception as error:
                 if "xternal" not in str(error):  # this ONNX Runtime wants to see the bytes of a weight all the same
                     raise
-        converted.write_files(external.initializers_with_bodies(model.graph), weights_dir)
+        write_weights(model, weights_dir)
         return _start_session(model, weights_dir, settings, sharing, {}), {}
     except ModelProblem as error:
         raise EngineFault("invalid-model", str(error)) from error

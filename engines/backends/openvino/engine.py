@@ -17,9 +17,10 @@ from engines import options
 from engines.array import Array
 from engines.backends import machine
 from engines.backends.base import BuildRequest, EngineFault, EngineInfo, EngineMissing, check_names, list_capabilities
+from engines.backends.builds import write_weights
 from engines.backends.marks import with_outputs
 from engines.backends.openvino import DECLARATION, devices, ir
-from engines.graph import converted, external
+from engines.graph import external
 from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_precision
 from engines.spec import EngineSpec
@@ -82,6 +83,8 @@ class Compiled:
 class Engine:
     """OpenVINO with its options."""
 
+    converts = True
+
     def __init__(self, info: EngineInfo, core: Any, device: str, config: Mapping[str, Any]) -> None:
         self.info = info
         self._core, self._device, self._config = core, device, config
@@ -100,10 +103,7 @@ class Engine:
                 model = to_precision(model, self.info.precision, request.keep)
             except ModelProblem as error:
                 raise EngineFault("unsupported", f"OpenVINO: {error}") from error
-        try:
-            converted.write_files(external.initializers_with_bodies(model.graph), request.weights_dir)
-        except ModelProblem as error:
-            raise EngineFault("invalid-model", f"OpenVINO: {error}") from error
+        write_weights(model, request.weights_dir, "OpenVINO: ")
         with _write_beside(model, request.weights_dir) as path:
             try:
                 read = self._core.read_model(path)

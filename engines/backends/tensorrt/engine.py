@@ -7,13 +7,13 @@ from typing import Any
 import onnx
 
 from engines.backends.base import BuildRequest, Built, Capability, EngineFault, EngineInfo
+from engines.backends.builds import write_weights
 from engines.backends.tensorrt import configure, kept_timings, layers, network, quantization
 from engines.backends.tensorrt.choices import Chooser
 from engines.backends.tensorrt.library import Library
 from engines.backends.tensorrt.settings import Settings
 from engines.backends.tensorrt.timings import Entries
 from engines.data import held
-from engines.graph import converted, external
 from engines.graph.model_problem import ModelProblem
 from engines.graph.typed import to_precision
 
@@ -35,6 +35,8 @@ class Plan:
 class Engine:
     """TensorRT or TensorRT-RTX, here. Builds share a timing cache where the settings say so and the build is no repetition; it
     begins with what earlier sessions left in the file ``timings``, and builds of whole models leave there what they learnt."""
+
+    converts = True
 
     def __init__(
         self,
@@ -65,10 +67,7 @@ class Engine:
                 model = to_precision(model, settings.precision, request.keep)
             except ModelProblem as error:
                 raise EngineFault("unsupported", str(error)) from error
-        try:
-            converted.write_files(external.initializers_with_bodies(model.graph), request.weights_dir)
-        except ModelProblem as error:
-            raise EngineFault("invalid-model", str(error)) from error
+        write_weights(model, request.weights_dir)
         try:
             return self._built(request, model, kept, untyped)
         except EngineFault as fault:
