@@ -17,6 +17,7 @@ import msgspec
 import engines
 from engines import discovery, installed
 from engines.checker import environment
+from engines.cores import list_cores
 from engines.declaration import Declaration
 from engines.store import decoding, regular
 from engines.store.content import atomic
@@ -81,9 +82,8 @@ def _asked(*names: str) -> list[dict[str, Any]]:
 def _mark_of_machine() -> str:
     """Of what holds for every engine: Python, our own code, what is installed, drivers and devices, the environment."""
     given = environment.for_checker(os.environ, [name for name in os.environ if name.startswith("NARROWDOWN_")])
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     told: list[object] = [
-        sys.version, sys.executable, platform.uname(), cores,
+        sys.version, sys.executable, platform.uname(), list_cores(),
         sorted((name, value) for name, value in given.items() if name not in _FLEETING),
         [_text(Path(path)) for path in _DRIVERS],
         sorted(str(path) for pattern in _DEVICES for path in Path("/dev").glob(pattern)),

@@ -2,13 +2,14 @@
 
 import functools
 import hashlib
-import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from engines.cores import count_cores
 
 
 @functools.cache
@@ -29,14 +30,6 @@ def cpu() -> tuple[str, str]:
         name or platform.processor() or platform.machine(),
         flags,
     )  # a program is run for it: only where nothing else says it
-
-
-def count_cores() -> int:
-    """Cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
 
 
 def count_slots(threads: int) -> int:

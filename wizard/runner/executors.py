@@ -1,9 +1,9 @@
 """Who answers a session's probes: workers on this machine, or the hosts of a cluster."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
+from engines.cores import count_cores
 from engines.store.content import digest_file
 from engines.workers import gpus
 from engines.workers.executor import Executor
@@ -55,8 +55,7 @@ def executor(
 
 def slots_here() -> int:
     """Probes at a time on this machine, where nobody said how many: one for each two cores that this process may use."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(8, cores // 2))
+    return max(1, min(8, count_cores() // 2))
 
 
 def shared_out(slots: int, tell: Callable[[str], None]) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import onnx
 
-from engines.backends import machine
 from engines.backends.builds import Kept
 from engines.backends.onnxruntime.values import wrap_array
+from engines.cores import count_cores
 from engines.graph import converted, external
 from engines.graph.model_problem import ModelProblem
 from engines.store import memory
@@ -80,4 +80,4 @@ def _name_weight(tensor: onnx.TensorProto, weights_dir: str) -> bytes:
 
 def _find_room() -> int:
     """Half of the memory that is free, shared by as many workers as there may be."""
-    return memory.room() // (2 * machine.count_cores())
+    return memory.room() // (2 * count_cores())

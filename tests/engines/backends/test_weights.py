@@ -8,11 +8,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.backends import machine
 from engines.backends.base import BuildRequest, EngineFault
 from engines.backends.builds import build, clear_all
 from engines.backends.emulate.engine import make as make_emulate
 from engines.backends.onnxruntime import engine, weights
+from engines.cores import count_cores
 from engines.graph import converted, external
 from engines.graph.emulate import emulate_precision
 from engines.graph.typed import to_precision
@@ -118,7 +118,7 @@ def test_weights_wait_for_the_next_session_while_there_is_room(tmp_path: Path, m
     known = converted.read
     monkeypatch.setattr(weights.converted, "read", lambda *of: made.append(of) or known(*of))
     rounded = emulate_precision(model_of(tmp_path, "Gemm")[0], "fp16", ())
-    size, cores = sum(4 * int(np.prod(shape)) for shape in SIZES["Gemm"]), machine.count_cores()
+    size, cores = sum(4 * int(np.prod(shape)) for shape in SIZES["Gemm"]), count_cores()
     monkeypatch.setattr(weights.memory, "room", lambda: 2 * cores * size)
     for _ in range(2):
         weights.make(rounded, str(tmp_path))
@@ -132,8 +132,8 @@ def test_weights_wait_for_the_next_session_while_there_is_room(tmp_path: Path, m
 def test_what_a_session_has_needs_no_room_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, _ = model_of(tmp_path, "Gemm")
     rounded = emulate_precision(model, "fp16", ())
-    free = 2 * machine.count_cores() * sum(4 * int(np.prod(size)) for size in SIZES["Gemm"])
-    monkeypatch.setattr(weights.memory, "room", lambda: free - 8 * machine.count_cores())
+    free = 2 * count_cores() * sum(4 * int(np.prod(size)) for size in SIZES["Gemm"])
+    monkeypatch.setattr(weights.memory, "room", lambda: free - 8 * count_cores())
     assert not weights.make(rounded, str(tmp_path))
     monkeypatch.setattr(weights.memory, "room", lambda: free)
     first = weights.make(rounded, str(tmp_path))
