@@ -1,5 +1,6 @@
 """Our programs as copies of a process, and as processes of their own: no script can tell which it is."""
 
+import contextlib
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import engines
+from engines import processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux")
 
@@ -20,7 +22,7 @@ HERE.pop("PYTHONUNBUFFERED", None)  # what waits to be written is there to be wr
 
 # What a script can see of where it came from.
 SEEN = """
-import gc, json, logging, os, signal, sys, tempfile
+import gc, json, logging, os, signal, sys, tempfile, time
 print(json.dumps({
     "name": __name__, "words": sys.argv[1:], "script": os.path.basename(sys.argv[0]), "folder": os.getcwd(),
     "path": sys.path[0] != os.path.dirname(os.path.abspath(sys.argv[0])) and "" not in sys.path and sys.argv[3] not in sys.path,
@@ -36,6 +38,9 @@ print(json.dumps({
     "threads": len(os.listdir("/proc/self/task")), "same": sys.stdout.fileno() == 1 and sys.stderr.fileno() == 2,
 }), flush=True)
 print("said to the errors", file=sys.stderr)
+until = time.monotonic() + 20
+while not os.path.exists(os.path.join(sys.argv[3], "looked")) and time.monotonic() < until:  # what has ended has no title
+    time.sleep(0.005)
 sys.exit(7)
 """
 
@@ -62,6 +67,7 @@ async def work():
         words = ["a word", "", str(folder)]
         started = processes.start(folder / "seen.py", words, folder / "there", errors, given, pipes=pipes)
     title = Path(f"/proc/{started.pid}/cmdline").read_text()
+    (folder / "looked").touch()
     if pipes:
         started.stdin.write(b"told")
         started.stdin.close()
@@ -105,6 +111,30 @@ def test_a_copy_is_as_a_process_of_its_own(pipes: str, tmp_path: Path) -> None:
     assert copy[1]["temporary"] == "HERE/tmp"
     assert title.rstrip("\0").startswith("narrowdown ")  # what a list of processes calls it
     assert copy[2] == ["said to the errors"]
+
+
+def test_no_end_of_a_pipe_stays_open_where_the_block_fails() -> None:
+    held: list[int] = []
+    with contextlib.suppress(ZeroDivisionError), processes.open_pipes(1, 0) as (ours, its):
+        its.append(os.open(os.devnull, os.O_RDONLY))
+        held = [*ours, *its]
+        len(held) / 0
+    assert len(held) == 5
+    for fd in held:
+        with pytest.raises(OSError):  # noqa: PT011  # it is closed
+            os.fstat(fd)
+
+
+def test_our_ends_of_pipes_write_and_read_what_they_are_asked_for() -> None:
+    with processes.open_pipes(1, 0) as (ours, its):
+        os.write(ours[0], b"to it")
+        os.write(its[1], b"from it")
+        assert (os.read(its[0], 9), os.read(ours[1], 9)) == (b"to it", b"from it")
+    for fd in its:
+        with pytest.raises(OSError):  # noqa: PT011
+            os.fstat(fd)
+    for fd in ours:
+        os.close(fd)
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
