@@ -20,7 +20,8 @@ from wizard.exits import BY_VERDICT
 from wizard.flow import commands, terms
 from wizard.flow.load import Loaded
 from wizard.flow.model import Answer, FlowNode, When, targets
-from wizard.flow.template import TemplateProblem, fields, render
+from wizard.flow.shown import TemplateProblem
+from wizard.flow.template import fields, render
 
 # What an answer may set beside parameters of steps: fields of the PROBLEM, the sample to search on, the model to go on with.
 SETTINGS: Final = (

@@ -19,7 +19,8 @@ from engines.declaration import ByHand
 from engines.findings import Findings
 from engines.spec import parse
 from wizard.flow.model import FlowNode
-from wizard.flow.template import TemplateProblem, Words, render_command
+from wizard.flow.shown import TemplateProblem, Words
+from wizard.flow.template import render_command
 from wizard.problem import Problem
 
 # The fields that ``commands`` may name. Those of several words stand for none to many, each with a space in front.

@@ -17,7 +17,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from engines.compare.say import say_amount
 from engines.compare.say import wrong_by as _wrong_by
 from wizard.flow.model import HALF, TOO_LARGE
-from wizard.flow.template import LARGEST, LONGEST_TEMPLATE, RESERVED, TemplateProblem, Words, show_value
+from wizard.flow.shown import LARGEST, LONGEST_TEMPLATE, RESERVED, TemplateProblem, Words, show_value
 from wizard.words import duration as _duration
 from wizard.words import elide
 from wizard.words import number as _number

@@ -8,49 +8,15 @@ import keyword
 import re
 from collections.abc import Collection, Mapping
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any
 
-from wizard.words import number
+from wizard.flow.shown import LARGEST, LONGEST_TEMPLATE, RESERVED, show_value
 
 if find_spec("jinja2") is None:  # told as a session begins, and not where its first text has braces
     raise ModuleNotFoundError("No module named 'jinja2'", name="jinja2")
 
-LARGEST: Final = 64 << 10  # characters of one rendered text
-LONGEST_TEMPLATE: Final = 16 << 10
-RESERVED: Final = frozenset({"self", "super", "caller", "loop", "varargs", "kwargs"})  # jinja2's own names
-
 _FIELD = re.compile(r"\{\{ ([a-z][a-z0-9_]*) \}\}")
 _NO_FIELDS = RESERVED | {*keyword.kwlist, "true", "false", "none"}
-
-
-class TemplateProblem(Exception):
-    """A template that cannot be read, or cannot be filled with these values; the message is a sentence.
-
-    ``offset``: lines into the text; ``name``: the unknown field or filter, where that is what is wrong.
-    """
-
-    def __init__(self, message: str, offset: int = 0, name: str = "") -> None:
-        super().__init__(message)
-        self.offset, self.name = offset, name
-
-
-class Words(tuple[str, ...]):
-    """Several words for a command line: each is quoted and given a space in front, so that none leave no gap."""
-
-    __slots__ = ()
-
-
-def show_value(value: Any) -> str:
-    """A value as people read it: ``?`` for None, yes and no, three significant digits, text as it is."""
-    if value is None:
-        return "?"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return number(value)
-    if isinstance(value, list | tuple):
-        return ", ".join(show_value(v) for v in value)
-    return str(value)
 
 
 def render(text: str, values: Mapping[str, Any]) -> str:

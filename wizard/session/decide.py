@@ -7,7 +7,8 @@ import msgspec
 from wizard.exits import BY_VERDICT, FOUND, UNRESOLVED
 from wizard.flow.check import destination, recommend
 from wizard.flow.model import Flow, FlowNode
-from wizard.flow.template import TemplateProblem, render
+from wizard.flow.shown import TemplateProblem
+from wizard.flow.template import render
 from wizard.session.events import Offered
 from wizard.session.state import State, Visit
 

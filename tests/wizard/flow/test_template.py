@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.probe import HUGE
-from wizard.flow.template import LARGEST, TemplateProblem, Words, fields, render, render_command
+from wizard.flow.shown import LARGEST, TemplateProblem, Words
+from wizard.flow.template import fields, render, render_command
 from wizard.session.single import single_flow
 
 
