@@ -11,8 +11,8 @@ GPU, from ``--first-gpu`` on. ``--minutes``: what is still running then is inter
 ``--most``: of one case.
 
 Every case has a home of its own, so none is warmed by one before it; ``again`` in a name says that it shares the home of the case
-before. ``--models``: real models (nudenet.onnx with nudenet_in.npz, ...) that are not committed. Needs GPUs with TensorRT; all of
-it takes more than an hour.
+before. ``--models``: real models (nudenet.onnx with nudenet_in.npz, ...) that are not committed; each further NAME.onnx with its
+NAME_in, a file or a folder of samples, is the case ``as-it-is-NAME``. Needs GPUs with TensorRT; all of it takes hours.
 """
 
 import argparse
@@ -43,6 +43,7 @@ NARROWDOWN = [sys.executable, "-c", "import sys; from wizard.cli import main; sy
 
 
 DIFFERS = "Difference exceeds tolerance"  # what Polygraphy prints where outputs differ
+PLANTED = ("nudenet", "paddle_det", "wake")  # real CNNs that get an overflow in their middle
 INTERRUPTED = 15.0  # seconds that an interrupted session has to end by itself
 
 
@@ -60,10 +61,21 @@ def flow(
 
     def run(folder: Path) -> dict[str, Any]:
         session = folder / "session"
+        samples = sorted(inputs.glob("*.npz")) if inputs.is_dir() else [inputs]
+        fed = [word for sample in samples for word in ("--inputs", str(sample))]
         command = [
-            *NARROWDOWN, "run", str(model), "--engine", engine, "--inputs", str(inputs), "--session", str(session), "--display",
-            "plain", *more,
-        ]  # fmt: skip
+            *NARROWDOWN,
+            "run",
+            str(model),
+            "--engine",
+            engine,
+            *fed,
+            "--session",
+            str(session),
+            "--display",
+            "plain",
+            *more,
+        ]
         if (session / "journal.jsonl").exists():  # cut off in an earlier call
             command = [*NARROWDOWN, "resume", str(session), "--display", "plain"]
         story = Story(session / "journal.jsonl")
@@ -558,8 +570,42 @@ def large(engine: str, layers: int = 20, seconds: float = 400) -> Callable[[Path
     return run
 
 
-def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> list[Case]:
-    """Those that take long come first. ``real``: a folder of models that are not committed."""
+def tested(word: str) -> Callable[[Path], dict[str, Any]]:
+    """The tests for a GPU whose names hold the word."""
+
+    def run(folder: Path) -> dict[str, Any]:
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-m",
+            "gpu",
+            str(Path(__file__).parent),
+            "-k",
+            word,
+            "-p",
+            "no:cacheprovider",
+        ]
+        code = _logged(command, folder / "run.log", 600, cwd=Path(__file__).parents[2])
+        return {"exit": code, "said": _tail(folder / "run.log")}
+
+    return run
+
+
+def as_they_are(real: Path, engine: str) -> list[Case]:
+    """Models of a folder that are changed in nothing: does the guide end with the right word on them?"""
+    found = []
+    for model in sorted(real.glob("*.onnx")):
+        for inputs in (real / f"{model.stem}_in.npz", real / f"{model.stem}_in"):
+            if model.stem not in PLANTED and inputs.exists():
+                said = f"{model.stem} as it is, weakly typed FP16"
+                found.append(Case(f"as-it-is-{model.stem}", said, flow(model, inputs, engine)))
+    return found
+
+
+def cases(folder: Path, at: Path, magika: tuple[Path, Path] | None, real: Path | None) -> list[Case]:
+    """Those that take long come first. ``folder``: of the models that are made, ``at``: of the cases, ``real``: of the models
+    that are not committed."""
     sort, sort_in = MODELS / "sort_tf_massive_m4.onnx", MODELS / "sort_tf_massive_m4_in.npz"
     shapes, shapes_in = MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz"
     norm, norm_in = models.layernorm(folder)
@@ -605,7 +651,7 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
             Case("magika-weak", "magika, weakly typed FP16", flow(*magika, weak, seconds=1000)),
             Case("magika-strong", "magika, strongly typed FP16", flow(*magika, strong, seconds=800)),
         ]
-    for name in ("nudenet", "paddle_det", "wake") if real else ():
+    for name in PLANTED if real else ():
         model, inputs = real / f"{name}.onnx", real / f"{name}_in.npz"
         long += [
             Case(name, f"{name}, a real CNN, weakly typed FP16", flow(model, inputs, weak, seconds=900)),
@@ -643,11 +689,12 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
                 Case(
                     f"{name}-keeping",
                     f"keep_fp32.py of the session {name}-beside, given to Polygraphy",
-                    kept_by_polygraphy(overflowing, inputs, folder / f"{name}-beside"),
+                    kept_by_polygraphy(overflowing, inputs, at / f"{name}-beside"),
                 ),
             ]
     return [
         *long,
+        *(as_they_are(real, weak) if real else ()),
         Case("decoder", "a decoder of 1.2 billion weights with its cache, strongly typed FP16", large(strong)),
         Case("decoder-small", "the same with 2 layers", large(strong, 2)),
         Case("sort-set", "sort_tf_massive_m4, weakly typed: what to keep in FP32, searched alone", searched),
@@ -667,6 +714,7 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
         Case("fp8-right", "Q/DQ FP8, right scales, weakly typed", step("compare", *fine, "tensorrt:precision=fp8")),
         Case("fp8-model", "the same, strongly typed", step("compare", *fine, "tensorrt:precision=model")),
         Case("if-refused", "an If whose other branch TensorRT refuses", flow(rated, rated_in, strong)),
+        Case("built", "an engine that TensorRT built is run as it is, and the like of it built again", tested("built")),
         Case("int8-refused", "INT8 with nothing to go by", refused(shapes, shapes_in, int8)),
         Case("unfused-refused", "unfused debug tensors", refused(norm, norm_in, f"{strong},observe=unfused")),
         Case("cache-refused", "the editable timing cache", refused(norm, norm_in, f"{strong},tactics=cache")),
@@ -678,7 +726,7 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
              killed_in_each(sort, sort_in, f"{weak},optimization_level=1", moments=(("reduce", 8), ("reduce", 30)),
                             through=to_the_case.read_text())),
         Case("sort-keeping", "keep_fp32.py of that session, given to Polygraphy",
-             kept_by_polygraphy(sort, sort_in, folder / "killed-in-reduce", "--builder-optimization-level", "1")),
+             kept_by_polygraphy(sort, sort_in, at / "killed-in-reduce", "--builder-optimization-level", "1")),
         Case("killed-in-each", "kill -9 in the middle of each step in turn, resume", killed_in_each(norm, norm_in, strong)),
         Case("killed", "kill -9 in the middle of layerwise, resume", killed(norm, norm_in, strong, "layerwise", 4)),
         *(
@@ -689,10 +737,13 @@ def cases(folder: Path, magika: tuple[Path, Path] | None, real: Path | None) -> 
     ]  # fmt: skip
 
 
-def every(folder: Path, magika: tuple[Path, Path] | None, real: Path | None = None) -> list[Case]:
-    """All cases; the first needs the GPU for itself."""
+def every(at: Path, magika: tuple[Path, Path] | None, real: Path | None = None) -> list[Case]:
+    """All cases; the first needs the GPU for itself. Each process makes its models anew, in a folder of its own: cases that run
+    beside it read theirs meanwhile."""
+    folder = at / "made" / str(os.getpid())
+    folder.mkdir(parents=True)
     full = crowded(*models.convolutions(folder, 64, 256), "tensorrt:precision=fp32")
-    return [Case("crowded", "a full GPU", full), *cases(folder, magika, real)]
+    return [Case("crowded", "a full GPU", full), *cases(folder, at, magika, real)]
 
 
 def main() -> None:

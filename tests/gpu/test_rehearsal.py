@@ -1,15 +1,18 @@
 """What runs on GPUs, rehearsed where there is none: a driver that lists two, engines that are said to take one, and kills."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.engines.workers import driver
 from tests.gpu import models
-from tests.gpu.campaign import killed_in_each
+from tests.gpu.campaign import as_they_are, every, flow, killed_in_each
+from wizard.session.folder import read_problem
 
 SCRIPT = Path(__file__).with_name("two_gpus.py")
 
@@ -37,3 +40,27 @@ def test_what_is_killed_in_each_of_its_steps_asks_nothing_twice(tmp_path: Path) 
     assert told["killed_in"].count("after") >= 5, "a step may be through before it can be killed"
     assert told["twice"] == 0
     assert told["verdict"] == "worked-around"
+
+
+def test_a_case_is_found_by_its_name_in_a_folder_with_the_models_of_no_other_process(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    (real / "vad_in").mkdir(parents=True)
+    for name in ("vad.onnx", "word.onnx", "word_in.npz", "unfed.onnx"):
+        (real / name).touch()
+    assert [c.name for c in as_they_are(real, "tensorrt")] == ["as-it-is-vad", "as-it-is-word"]
+    names = [c.name for c in every(tmp_path / "out", None, real)]
+    assert len(names) == len(set(names))
+    (made,) = (tmp_path / "out" / "made").iterdir()
+    assert made.name == str(os.getpid())
+    assert not list((tmp_path / "out").glob("*.onnx"))
+
+
+def test_a_folder_of_samples_is_fed_sample_by_sample(tmp_path: Path) -> None:
+    model, inputs = models.layernorm(tmp_path)
+    (tmp_path / "fed").mkdir()
+    whole = np.load(inputs)["x"]
+    for i in range(3):
+        np.savez(tmp_path / "fed" / f"{i}.npz", x=whole[i : i + 1])
+    told = flow(model, tmp_path / "fed", "onnxruntime:optimization=basic")(tmp_path)
+    assert (told["exit"], told["verdict"]) == (10, "not-reproduced")
+    assert [Path(p).name for p in read_problem(tmp_path / "session").inputs] == ["0.npz", "1.npz", "2.npz"]
