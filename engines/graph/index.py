@@ -148,6 +148,12 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
         leaves = tuple(sorted(t for t in made if t in final or any(r not in inside for r in self.readers[t])))
         return feeds, leaves
 
+    def with_paths(self, nodes: Iterable[int]) -> frozenset[int]:
+        """The nodes, and those on every path that leaves them and comes back to them."""
+        inside = frozenset(nodes)
+        feeds, leaves = self.boundary(inside)
+        return inside.union(set(self.descendants(leaves)).intersection(self.ancestors(feeds)))
+
     def ring(self, nodes: Iterable[int]) -> set[int]:
         """The nodes, those that make what they read and those that read what they make."""
         inside = set(nodes)

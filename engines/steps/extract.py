@@ -174,8 +174,11 @@ def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth:
             if verdict.failed:
                 smallest = yield from minimise(trials, nodes, cuts=False)
                 return trials, smallest, grown
-            larger = grow_cut(ask.index, nodes, verdict)
-            if verdict.reason == "harmless" or larger == nodes or len(larger) > params.most_nodes:
+            # A path that leaves the cut and comes back is fed true values in place of the cut's own wrong ones. What the cut
+            # gives after it is then right, and transplanted hides the error. Where no path does, harmless it is.
+            harmless = verdict.reason == "harmless"
+            larger = ask.index.with_paths(nodes) if harmless else grow_cut(ask.index, nodes, verdict)
+            if larger == nodes or len(larger) > params.most_nodes:
                 break
             nodes = larger
     if not most_growth:

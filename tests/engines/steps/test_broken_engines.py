@@ -120,6 +120,7 @@ def test_layerwise_looks_often_enough_at_what_comes_and_goes(n: int, seed: int, 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(3, 32), seeds)
+@example(24, 137)
 def test_a_quiet_culprit_before_a_node_that_amplifies_is_found(n: int, seed: int) -> None:
     rng = random.Random(seed)
     index = random_graph(n, rng)
