@@ -35,6 +35,16 @@ def log(scene: Scene) -> tuple[str, ...]:
     return scene.short(tuple(lines))
 
 
+def say_waiting(scene: Scene) -> str:
+    """What waits since the step has ended, for a card that lies over it; "" while nothing does. Keys stand in braces."""
+    visit = scene.visit
+    if scene.face == "ask" and visit and visit.question:
+        return f"The step has ended and asks: {scene.short(visit.question.ask)} {{close}} goes there."
+    if scene.face == "stopped":
+        return "The step was stopped. {close} closes this card."
+    return "The step has ended. {close} closes this card." if scene.face == "offer" else ""
+
+
 def noted(scene: Scene) -> tuple[str, ...]:
     """What was noted here since the last answer, by a person or by the runner: files that went, builds that share a GPU."""
     since = max((visit.answered for visit in scene.state.route if visit.answer), default=0.0)

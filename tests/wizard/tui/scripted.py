@@ -348,7 +348,12 @@ def running(session: FakeSession, name: str = "/layer3/conv2/Conv") -> FakeSessi
 
 def asking(session: FakeSession, name: str = "/layer3/conv2/Conv") -> FakeSession:
     """Layerwise is measured and asks."""
-    s = running(session, name).script
+    return measured_on(running(session, name), name)
+
+
+def measured_on(session: FakeSession, name: str = "/layer3/conv2/Conv") -> FakeSession:
+    """A running layerwise ends and asks."""
+    s = session.script
     outcome = LayerwiseOutcome(
         observer="reproduces",
         culprit=name,

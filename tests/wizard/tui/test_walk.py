@@ -581,6 +581,53 @@ async def test_enter_on_a_probe_shows_what_it_tried_and_its_log(session: FakeSes
     assert session.sent == []
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize("key", ["enter", "l"])
+async def test_a_card_over_a_running_step_says_when_its_probe_has_ended_and_what_is_asked(
+    session: FakeSession, make_app: Make, size: tuple[int, int], key: str
+) -> None:
+    """Enter pressed once too often opens the card of the running probe: the question must not wait behind it unseen."""
+    s.running(session)
+    app = make_app()
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot, lambda: face(app) == "running")
+        await pilot.press(key)
+        await settle(pilot, lambda: isinstance(app.screen, LogCard))
+        card = app.screen
+        assert any("running" in line for line in card.query_one(Log).lines)
+        assert not card.query_one("#log-waits").display
+        s.measured_on(session)
+        await settle(pilot, lambda: "Is it still wrong when we look at every layer?" in golden.text_of(app))
+        assert app.screen is card, "what is read stays"
+        shown = card.query_one(Log).lines
+        assert not any("running" in line for line in shown)
+        assert any("fails" in line and "40 %" in line for line in shown)
+        assert "Esc goes there" in golden.text_of(app)
+        await pilot.press("enter")
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen) and face(app) == "ask")
+        await pilot.press("l")
+        await settle(pilot, lambda: isinstance(app.screen, LogCard))
+        session.snapshot = {"phase": "ask", "node": "layerwise", "text": "measured ahead"}
+        await settle(pilot, lambda: app.scene is not None and app.scene.work.text == "measured ahead")
+        assert not app.screen.query_one("#log-waits").display, "the question was seen"
+    assert session.sent == []
+
+
+async def test_the_card_of_a_running_probe_grows_with_what_the_engine_writes(
+    session: FakeSession, make_app: Make
+) -> None:
+    s.running(session)
+    log = session.folder / "logs" / "worker-2.log"
+    session.snapshot = {**(session.snapshot or {}), "log": "logs/worker-2.log"}
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: face(app) == "running")
+        await pilot.press("enter")
+        await settle(pilot, lambda: isinstance(app.screen, LogCard))
+        log.write_text(log.read_text() + "[W] one more\n")
+        await settle(pilot, lambda: "[W] one more" in app.screen.query_one(Log).lines)
+
+
 async def test_the_log_follows_finds_and_stays_where_one_reads(session: FakeSession, make_app: Make) -> None:
     s.running(session)
     log = session.folder / "logs" / "worker-2.log"

@@ -79,6 +79,27 @@ class TitleLine(Lines[Scene | None]):
         return [row([(left, "bold"), (gap, ""), (right, "$quiet"), (paused, "bold $fails")])]
 
 
+def _read_log(scene: Scene, key: str) -> tuple[tuple[str, ...], str] | None:
+    """(lines, where they are from) of the step as a whole, or of one of its probes: what is known of it and the end of what the
+    engine wrote meanwhile. None where the probe is not listed (any more)."""
+    logs = scene.folder / "logs"
+    if not key:
+        return narrative.log(scene), str(logs)
+    row = next((row for row in scene.hunt.rows if row.key == key), None)
+    if row is None:
+        return None
+    running = row.state == "running" and scene.work.log
+    path = log_of(scene.folder, scene.work.log if running else row.log)
+    written = tail(path) if path else ()
+    said = (
+        ("", "what the engine wrote meanwhile:", *written)
+        if written
+        else ("The engine wrote nothing during this probe.",)
+    )
+    facts = (fact for fact in narrative.probe_facts(row) if not fact.startswith("log "))
+    return (*facts, *said), str(path or logs)
+
+
 class SessionScreen(Hosted):
     """Subscribes to the scene; subclasses ``draw`` it. Actions that need a choice or a text push a card and act on its result."""
 
@@ -107,8 +128,8 @@ class SessionScreen(Hosted):
         """Behind a card nothing is drawn: whoever reads it wants its keys answered at once."""
         if self.app.screen is self:
             self._draw(scene)
-        elif isinstance(self.app.screen, LogCard):
-            self.app.screen.follow(narrative.log(scene))
+        elif isinstance(card := self.app.screen, LogCard) and (log := _read_log(scene, card.probe)):
+            card.follow(*log, narrative.say_waiting(scene) if card.during else "")
 
     def _draw(self, scene: Scene) -> None:
         if not self.is_attached:  # the program ends, and what it would be drawn on goes
@@ -147,8 +168,7 @@ class SessionScreen(Hosted):
 
     def action_log(self) -> None:
         """What the probes did and the engines wrote, live."""
-        if self.scene:
-            self.app.push_screen(LogCard(narrative.log(self.scene), str(self.scene.folder / "logs")))
+        self.look_into("")
 
     def action_pictures(self) -> None:
         """Everything that can be drawn."""
@@ -179,21 +199,12 @@ class SessionScreen(Hosted):
         self.app.push_screen(ProbesCard(narrative.probe_entries(scene)), self.look_into)
 
     def look_into(self, key: str | None) -> None:
-        """One probe: what it tried and what the engine wrote meanwhile."""
+        """One probe: what it tried and what the engine wrote meanwhile; "" for the whole step."""
         scene = self.scene
-        row = next((row for row in scene.hunt.rows if row.key == key), None) if scene else None
-        if scene is None or row is None:
+        if scene is None or key is None or not (log := _read_log(scene, key)):
             return
-        running = row.state == "running" and scene.work.log
-        path = log_of(scene.folder, scene.work.log if running else row.log)
-        written = tail(path) if path else ()
-        said = (
-            ["", "what the engine wrote meanwhile:", *written]
-            if written
-            else ["The engine wrote nothing during this probe."]
-        )
-        lines = [*(fact for fact in narrative.probe_facts(row) if not fact.startswith("log ")), *said]
-        self.app.push_screen(LogCard(lines, str(path or scene.folder / "logs"), f"Probe {row.number}", live=False))
+        number = next((f"Probe {row.number}" for row in scene.hunt.rows if row.key == key), "Log")
+        self.app.push_screen(LogCard(*log, number, probe=key, during=scene.face == "running"))
 
     def action_details(self) -> None:
         """An error as a whole, to read and to copy."""

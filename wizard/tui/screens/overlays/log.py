@@ -73,32 +73,47 @@ class LogCard(Card[None]):
         *keys.bindings("follow", "find", "next_match", "match_before"),
     ]
 
-    def __init__(self, lines: Sequence[str], where: str, title: str = "Log", *, live: bool = True) -> None:
-        """``live``: it may grow, and is followed; else it is read from its beginning."""
+    def __init__(
+        self, lines: Sequence[str], where: str, title: str = "Log", *, probe: str = "", during: bool = False
+    ) -> None:
+        """Without a ``probe`` (the key of one) it is followed; else it is read from its beginning. ``during``: it was opened
+        while a step ran, so it says when that has ended."""
         super().__init__(title, hint=HINT)
-        self._lines, self._where = tuple(lines), where
+        self._lines, self._where, self.probe, self.during = tuple(lines), where, probe, during
         self._found = Found()
         self._matches: list[int] = []
         self._at = 0
-        self._live = self.following = live
+        self._live = self.following = not probe
 
     def body(self) -> ComposeResult:
-        yield Text(f"{'Logs lie in' if self._live else 'From'} {self._where}", classes="paragraph", id="log-where")
+        yield Text(self._say_where(), classes="paragraph", id="log-where")
         yield Written(self._found, self._keep_the_end)
         yield Input(placeholder="find", id="find", compact=True)
         yield Text("", id="log-state", classes="quiet")
+        yield Text("", id="log-waits")
 
     def on_mount(self) -> None:
         """Fill in what is there."""
         self.query_one("#find", Input).display = False
+        self.query_one("#log-waits").display = False
         self._fill()
         self.query_one(Written).focus()
 
-    def follow(self, lines: Sequence[str]) -> None:
-        """The log grew."""
-        if self._live and tuple(lines) != self._lines:
-            self._lines = tuple(lines)
+    def follow(self, lines: Sequence[str], where: str, waits: str) -> None:
+        """The log grew, or its probe has ended. ``waits``: what is behind the card since the step has ended; keys stand in
+        braces."""
+        if not self.is_mounted:
+            return
+        if (tuple(lines), where) != (self._lines, self._where):
+            self._lines, self._where = tuple(lines), where
+            self.query_one("#log-where", Text).show(self._say_where())
             self._fill()
+        said = self.query_one("#log-waits", Text)
+        said.display = bool(waits)
+        said.show(self.fill_in_keys(waits), "bold $recommended")
+
+    def _say_where(self) -> str:
+        return f"{'Logs lie in' if self._live else 'From'} {self._where}"
 
     def _fill(self) -> None:
         log = self.query_one(Written)
