@@ -52,6 +52,7 @@ class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
     patched_fails: bool = False  # the whole model still fails with this and earlier culprits patched
     patched_error: float | None = None  # the whole model's then
     fixable: bool = False  # refused as it is, and right with its If, Loop and Scan fixed to how they run
+    waits: bool = False  # a workaround was begun, and waits for what else is wrong to be known
     message: str = ""
 
 
@@ -173,6 +174,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         patched_fails=goes_on,
         patched_error=patched,
         fixable=bool(findings.fixable),
+        waits=findings.sought > 0,
         message=_message(seen, params.repeats, still, known, others, 0 if goes_on else ctx.visit),
     )
     first = findings.culprits[0].case.sample if findings.culprits else findings.sample

@@ -1,7 +1,7 @@
 """precision: the smallest set of nodes to keep in higher precision so that every sample passes."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -47,7 +47,8 @@ EIGHTHS = 8  # stretches of the node order that are tried where what surrounds t
 # Probes for each node that a workaround keeps. Where the culprits' nodes are all that is needed, as for values that do not fit,
 # delta debugging leaves each out once or twice; else the set is grown first, and more samples join. Fitted on the demos: 49 were
 # expected and 57 came for sort; of magika, with 11 such nodes, 417, 418 and 707 came. But no more than so many for each node
-# of the model: 93 to 148 of 38 nodes, 132 of 25. Where a set was looked for before, much of that is known (docs/estimates.md).
+# of the model: 93 to 148 of 38 nodes, 132 of 25. Where a set that holds was looked for before, much of that is known
+# (docs/estimates.md); one that was put off for another culprit took 136 of magika, and 485 once that was known.
 FITTING, GROWING, ALL, ANEW = 2, 40, 4, 0.6
 # Of what the few looks at the whole model took by then, what one in a long search takes: 0.15 to 0.8 on seven models, 1 to 4 on
 # two where more samples joined the search. Where stretches of the model are kept, each emulates that much less: 0.2 to 0.5.
@@ -68,6 +69,10 @@ TRIMS = 3
 # a subtraction only together.
 CHUNK = 4
 TOLD = 12  # names of nodes in a sentence
+
+
+# Whether a set need be made no better now, as the search for culprits goes on and comes back.
+Enough: TypeAlias = Callable[[NodeSet], Sub[bool]]
 
 
 class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +133,7 @@ class Kept(msgspec.Struct, frozen=True):
     knee: "Knee | None" = None
     written: WrittenOut = WrittenOut()
     plain: float = 0.0  # error with nothing kept; told where everything kept is not enough
+    put_off: bool = False  # it was wrong on some that it was not made on, and was enough for now
 
 
 class Knee(msgspec.Struct, frozen=True):
@@ -179,10 +185,12 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
     )
 
 
-def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ...]] = ()) -> Sub[Kept]:
+def keep_higher(
+    ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ...]] = (), enough: Enough | None = None
+) -> Sub[Kept]:
     """Search the set (``_search``). Where threads may race, what was found is run as often as shows one failure in seven; where
     it fails then, the search is done once more, with as many runs a verdict as that rate asks for."""
-    kept: Kept = yield from _search(ask, params, tries)
+    kept: Kept = yield from _search(ask, params, tries, enough)
     if kept.outcome != "found" or not has_threads(ask.ctx):
         return kept
     yield Note(f"{LOOKS} runs with {len(kept.keep)} nodes in FP32")
@@ -194,10 +202,12 @@ def keep_higher(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int
         return kept
     yield Note(f"wrong in {failures} of {runs} runs: the search is done with more runs a verdict")
     more = raise_looks(ask.findings, failures, runs, Looks().most)
-    return (yield from _search(msgspec.structs.replace(ask, findings=more), params, tries))
+    return (yield from _search(msgspec.structs.replace(ask, findings=more), params, tries, enough))
 
 
-def _search(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ...]]) -> Sub[Kept]:
+def _search(
+    ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ...]], enough: Enough | None
+) -> Sub[Kept]:
     """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing to search. What was set apart
     of the given samples (``engines.search.unseen``), and others that are made near them, is not searched on: the set is tried on
     these afterwards. What it fails on there joins the search, and others are made in its place, until it holds on these and on
@@ -205,7 +215,8 @@ def _search(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ..
 
     ``tries``: growing sets to begin with in place of the culprits, in each the likeliest nodes first. In a Q/DQ model on an
     engine that computes each node in its own type, what can be kept is a quantized layer; against the float model those that lose
-    the most are tried first."""
+    the most are tried first. ``enough``: asked of the first set that is wrong on samples that it was not made on; where it says
+    so this set is told as it is, and none of them joins."""
     everything = list_keepable(ask)
     culprits = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
     seeds = tuple(sorted(culprits or {s.node for s in ask.findings.suspects}))
@@ -232,6 +243,7 @@ def _search(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ..
     search.working = _hardest_samples(ask.findings)
     start: NodeSet = ()
     best: _Best | None = None
+    put_off = False
     for batch in range(params.batches):
         keep: NodeSet = yield from search.smallest(tries, seeds, start)
         if len(keep) == len(everything):
@@ -239,6 +251,9 @@ def _search(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ..
         tried: Tried = yield from search.try_on_unseen(keep, held, plain, batch, best)
         best = _Best(keep, search.seen, tried.unseen, tried)
         if not tried.failing or batch + 1 == params.batches or search.spent >= params.budget:
+            break
+        put_off = not batch and enough is not None and (yield from enough(keep))
+        if put_off:
             break
         # What it fails on joins the search, the worst first; others take its place among the unseen.
         fresh: tuple[str, ...] = yield from search.curable(tried)
@@ -267,7 +282,7 @@ def _search(ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ..
     missed = kept.samples_n - kept.samples_ok + best.unseen.n - best.unseen.ok - best.tried.lost
     sides = Sides(best.seen, best.tried.near, best.tried.loose)
     written: WrittenOut = yield from write_out(ask, best.keep, sides, missed)
-    return msgspec.structs.replace(kept, written=written, files=written.files or kept.files)
+    return msgspec.structs.replace(kept, written=written, files=written.files or kept.files, put_off=put_off)
 
 
 class _Best(msgspec.Struct, frozen=True):
@@ -764,7 +779,7 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
         wanted = budget
     if list_cured(findings):
         wanted = 6 + FITTING * len(list_cured(findings))
-    elif findings.workaround is not None:
+    elif findings.workaround is not None and findings.workaround.holds:
         wanted = int(ANEW * wanted)
     fed = count_rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
     # Kernels that are timed are timed anew for each set.

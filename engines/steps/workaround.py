@@ -105,6 +105,9 @@ class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_runs: int = 300  # for faults that come and go
     budget: int = 400  # builds of the search for nodes to keep
     most_culprits: int = 8  # of the session, as in confirm: with so many the search does not go on
+    # Whether the flow looks for another culprit where one is left and comes back here: until then a set for samples that were
+    # made near the given ones is not looked for, which takes most of the builds and is thrown away where one more is accused.
+    returns: bool = False
 
 
 def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
@@ -119,6 +122,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     files: dict[str, str] = {}
     chosen: Workaround | None = None
     message = "Nothing that this engine can switch was found to help."
+    waiting: tuple[int, ...] = ()  # what lies beyond what is accused in a set that is made better later
     fixed: Fixed = (yield from fix_control_flow(ask)) if findings.fixable else Fixed()
     if fixed.cure is not None:
         chosen, message, files = fixed.cure, fixed.message, fixed.files
@@ -140,6 +144,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         kept: Kept = yield from _search_kept(ask, params)
         message, files = say_kept(ask, kept), kept.files
         chosen = yield from make_workaround(ask, kept)
+        waiting = list_outside(ask.index, findings, kept.keep) if kept.put_off else ()
     elif chosen is None and (reason := ctx.reason("keep")):
         message = f"{message} {_say_anew(ask) or f'Keeping nodes in higher precision: {reason}'}"
     if (
@@ -153,7 +158,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     if chosen is not None and chosen.kind == "precision" and not ctx.check:
         beyond = list_outside(ask.index, findings, ranges.decode(chosen.keep))
         chosen = msgspec.structs.replace(chosen, outside=ask.names(beyond), accused_ok=-1, accused_n=0)
-        if beyond:
+        if beyond or waiting:
             left = yield from look_beyond(ask, params.most_culprits)
             chosen = msgspec.structs.replace(chosen, accused_ok=left.ok, accused_n=left.n)
             message = f"{message}{left.message}"
@@ -181,7 +186,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             undetermined=unseen.undetermined,
             joined=unseen.joined,
             known=chosen is not None and is_known(findings, chosen),
-            outside=", ".join(chosen.outside) if chosen else "",
+            outside=", ".join(chosen.outside or ask.names(waiting)) if chosen else "",
             goes_on=left.goes_on,
             accused_ok=left.ok if left.ok >= 0 else None,
             accused_error=left.error,
@@ -253,8 +258,16 @@ def _say_anew(ask: Inquiry) -> str:
 def _search_kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:
     """Nodes to keep in higher precision. Where the error is spread, layers stand for one another: stretches at either end are
     tried first, and the set is not polished for long, as none is the only one."""
+
+    def goes_on(keep: tuple[int, ...]) -> Sub[bool]:
+        if not list_outside(ask.index, ask.findings, keep):
+            return False
+        left: Left = yield from look_beyond(ask, params.most_culprits)
+        return left.goes_on
+
     if not ask.findings.spread or ask.findings.culprits:
-        return (yield from keep_higher(ask, PrecisionParams(budget=params.budget)))
+        enough = goes_on if params.returns else None
+        return (yield from keep_higher(ask, PrecisionParams(budget=params.budget), enough=enough))
     nodes = tuple(range(len(ask.index.nodes)))
     eighths = [k * len(nodes) // 8 for k in range(1, 8)]
     tries = [t for cut in eighths for t in (nodes[len(nodes) - cut :], nodes[:cut])]

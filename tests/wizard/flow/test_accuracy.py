@@ -136,6 +136,13 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("minimal-case", {"confirmed": True, "patched_fails": False, "culprits": 1}, "workaround", "workaround"),
         ("minimal-case", {"confirmed": False, "culprits": 1}, "report", "unresolved"),
         ("minimal-case", {"confirmed": False, "culprits": 2}, "report", "case-found"),
+        ("minimal-case", {"confirmed": False, "culprits": 2, "waits": True}, "workaround", "workaround"),
+        (
+            "minimal-case",
+            {"confirmed": True, "patched_fails": True, "culprits": 2, "waits": True},
+            "another",
+            "layerwise",
+        ),
         ("workaround", {"holds": True, "mostly": True, "known": True}, "yes", "worked-around"),
         ("workaround", {"holds": True, "mostly": True, "goes_on": True}, "another", "layerwise"),
         ("workaround", {"holds": True, "mostly": True, "known": False}, "yes", "works"),
