@@ -5,7 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from engines.graph import ranges
 from engines.probe import Measure, Measurement
 from engines.search.inquiry import make_inquiry
 from engines.search.sets import KeptSets
@@ -118,3 +121,49 @@ def test_what_is_fed_together_is_one_probe_and_where_it_fails_the_rest_is_not_ru
     failing["real:1"] = 0
     assert asked.drive(asked.sets.passes((1, 2), RULE, SAMPLES)).failed
     assert [p.samples for p in asked.probes] == [("real:1",), ("real:2",)]
+
+
+def test_the_sample_that_failed_of_late_is_asked_first_though_another_failed_more_often() -> None:
+    failing = "real:0"
+    asked = Asked(
+        lambda asked, probe: asked.engine(
+            msgspec.structs.replace(probe, keep="0-2" if failing not in probe.samples else "")
+        )
+    )
+    for keep in ((0,), (2,), (0, 2)):
+        assert asked.drive(asked.sets.passes(keep, RULE, SAMPLES)).failed
+    assert [p.samples for p in asked.probes] == [("real:0",)] * 3
+    failing = "real:2"
+    for keep in ((1,), (0, 1), (1, 2)):
+        asked.probes.clear()
+        assert asked.drive(asked.sets.passes(keep, RULE, SAMPLES)).failed
+    assert [p.samples for p in asked.probes] == [("real:2",)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sets(st.integers(0, 5), min_size=1), st.sets(st.sampled_from(SAMPLES), min_size=1)), max_size=12
+    ),
+    st.dictionaries(st.sampled_from(SAMPLES), st.sets(st.integers(0, 5)), min_size=3),
+)
+def test_whatever_is_asked_first_a_set_passes_where_each_sample_does(
+    questions: list[tuple[set[int], set[str]]], needs: dict[str, set[int]]
+) -> None:
+    """``needs``: sample -> nodes without which it is wrong. No sample of a set is asked twice."""
+
+    def answer(asked: Asked, probe: Measure) -> Measurement:
+        kept = set(ranges.decode(probe.keep))
+        results = [
+            asked.engine(msgspec.structs.replace(probe, samples=(s,), keep="1" if needs[s] <= kept else ""))
+            for s in probe.samples
+        ]
+        return msgspec.structs.replace(results[0], results=tuple(r for m in results for r in m.results))
+
+    asked = Asked(answer)
+    for keep, samples in questions:
+        verdict = asked.drive(asked.sets.passes(tuple(sorted(keep)), RULE, tuple(sorted(samples))))
+        assert verdict.passed == all(needs[s] <= keep for s in samples)
+        assert verdict.passed != verdict.failed
+    pairs = [(p.keep, s) for p in asked.probes for s in p.samples]
+    assert len(pairs) == len(set(pairs))
