@@ -147,6 +147,7 @@ class PlainDisplay:
         self._metric = "rel_l2"
         self._message = ""  # of the step that finished last
         self._ended = ""  # the end that was said last, "" once anything came after it
+        self._failed = ""  # why the last step ended that did not get through
         self._refused: tuple[str, int, str] = (
             "",
             0,
@@ -282,7 +283,8 @@ class PlainDisplay:
                 if end:
                     self._ended = event.end
                     return ["", self._paint(visible(end.title), "1")]
-                return [f"stopped: {visible(event.reason)}" if event.reason not in ("", "stopped") else "stopped"]
+                said = event.reason in ("", "stopped", self._failed)  # by the step, a line before
+                return ["stopped" if said else f"stopped: {visible(event.reason)}"]
         return []
 
     def _probe(self, event: ProbeFinished) -> list[str]:
@@ -306,6 +308,7 @@ class PlainDisplay:
 
     def _finished(self, event: StepFinished) -> list[str]:
         if event.status != "done":
+            self._failed = event.error
             return [f"    {ended(event.status, event.error)}: {visible(event.error)}"]
         message = self._message = str((event.outcome or {}).get("message") or "")
         spent = [duration(event.seconds), count(event.probes, "probe")]

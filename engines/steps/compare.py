@@ -173,6 +173,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         *say_answers(m.results, rule),
         *_say_same_codes(ctx, verdict, rule),
         *_say_taken(m),
+        *_say_untouched(m, rule),
         *wide,
         *ctx.engine_info.notes,
     )
@@ -249,6 +250,16 @@ def _say_taken(m: Measurement) -> tuple[str, ...]:
     if taken == count:
         return ()
     return (f"The provider took {taken} of {count} nodes; ONNX Runtime's own CPU kernels computed the others.",)
+
+
+def _say_untouched(m: Measurement, rule: Criterion) -> tuple[str, ...]:
+    """Where an emulation had nothing to round: that it passes says nothing of the precision."""
+    if not m.facts.get("untouched"):
+        return ()
+    return (
+        f"Nothing in this model is in FP32, so nothing was rounded to {rule.precision.upper()}: this says nothing of what an "
+        "engine in that precision makes of it.",
+    )
 
 
 def _measure_emulated(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub[float | None]:

@@ -140,8 +140,8 @@ class _Measuring:
                 return self._keep_refused(fault, feed, expected)
             nodes = sum(n >= 0 for n in ready.part.node_ids)
             facts.update(ready.facts)
-            if "taken" in ready.built.facts:  # by a provider of ONNX Runtime
-                facts["taken"] = ready.built.facts["taken"]
+            # Said of the whole model: how many nodes a provider of ONNX Runtime took, and that an emulation rounds nothing.
+            facts.update({k: ready.built.facts[k] for k in ("taken", "untouched") if k in ready.built.facts})
             if self.probe.marks and self.probe.candidate.nodes != ALL:
                 facts["weights"] = self._largest_weights()
             if self.probe.record or self.probe.runs == 0 or (self.probe.keep and self.probe.save):

@@ -243,6 +243,15 @@ def test_nothing_is_said_twice() -> None:
     assert "\n\n\n" not in text
 
 
+def test_why_it_stopped_is_said_by_the_step_alone() -> None:
+    why = "The reference could not run the model: an index is out of bounds."
+    failed = StepFinished(run=1, node="reproduce", status="refused", error=why)
+    assert text([*EVENTS[:2], failed, SessionClosed(reason=why)]).count(why) == 1
+    assert text([*EVENTS[:2], failed, SessionClosed(reason="The disk is full.")]).endswith(
+        "stopped: The disk is full.\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("done", "best", "said"),
     [

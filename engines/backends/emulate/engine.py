@@ -38,7 +38,9 @@ class Engine:
         self.info = info
 
     def build(self, request: BuildRequest) -> Session | Staged:
-        """Convert and make a session. ``keep``: nodes whose results stay FP32. Raises ``EngineFault``."""
+        """Convert and make a session. ``keep``: nodes whose results stay FP32. ``untouched`` among its facts: nothing in the
+        model is in FP32, so nothing was rounded. Raises ``EngineFault``."""
+        untouched = False
         try:
             marked = with_outputs(_state_types(request.model, request.weights_dir), request.marks)
             if self.info.spec == _AS_TYPED:
@@ -48,9 +50,13 @@ class Engine:
                 return Staged(marked, division, request.weights_dir, self.info.precision, request.keep, settings)
             else:
                 model = emulate_precision(marked, self.info.precision, request.keep)
+                untouched = len(model.graph.node) == len(marked.graph.node) and not request.keep and model == marked
         except ModelProblem as error:
             raise EngineFault("unsupported", str(error)) from error
-        return Session(model, request.weights_dir, _choose_settings(request, model), sharing=True)
+        made = Session(model, request.weights_dir, _choose_settings(request, model), sharing=True)
+        if untouched:
+            made.facts = {**made.facts, "untouched": True}
+        return made
 
 
 def _state_types(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:

@@ -47,6 +47,10 @@ def both(model: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[list[Any], list
     return [got[o.name] for o in model.graph.output], right
 
 
+def codes(*shape: int) -> Any:
+    return RNG.integers(-128, 128, shape).astype(np.int8)
+
+
 CHANNEL = {"s": f(3), "b": f(3), "m": f(3), "v": np.abs(f(3))}
 CASES = [
     *(pytest.param("BatchNormalization", v, {"x": f(2, 3, 4), **CHANNEL}, {"momentum": m}, id=f"batch-normalization-{v}-{m}")
@@ -79,6 +83,14 @@ CASES = [
     *(pytest.param("Resize", 13, {"x": f(1, 1, 5, 7), "roi": None, "scales": np.float32([1, 1, 1.7, 0.6])},
                    {"mode": m, "coordinate_transformation_mode": c}, id=f"resize-{m}-{c}")
       for m in ("nearest", "linear", "cubic") for c in ("align_corners", "half_pixel", "asymmetric", "pytorch_half_pixel")),
+    *(pytest.param("DequantizeLinear", v, {"x": codes(2, 3, 4), "s": np.array(0.03, np.float32), "z": np.array(-5, np.int8)}, {},
+                   id=f"dequantize-{v}") for v in (10, 13, 17, 19, 23)),
+    *(pytest.param("DequantizeLinear", 13, {"x": codes(2, 3, 4), "s": f(4 if a < 0 else 3), "z": None}, {"axis": a},
+                   id=f"dequantize-along-{a}") for a in (1, -1)),
+    pytest.param("DequantizeLinear", 17, {"x": np.int32([1 << 20, -7, 3]), "s": f(3), "z": None}, {"axis": 0},
+                 id="dequantize-bias"),
+    *(pytest.param("DequantizeLinear", 21, {"x": codes(4, 6), "s": f(*n), "z": codes(*n)}, {"axis": a, "block_size": b},
+                   id=f"dequantize-in-blocks-{a}") for a, b, n in ((0, 2, (2, 6)), (-1, 4, (4, 2)))),
     pytest.param("Upsample", 9, {"x": f(1, 1, 3, 4), "scales": np.float32([1, 1, 2, 2])}, {"mode": "linear"},
                  id="upsample-linear"),
     pytest.param("Scatter", 9, {"x": f(2, 5), "i": np.int64([[1, 3]]), "u": f(1, 2)}, {"axis": 1}, id="scatter"),

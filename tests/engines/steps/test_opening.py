@@ -232,3 +232,13 @@ def test_opset_6_is_opened_as_far_as_onnx_runtime_runs_it(opened: Any, engine: s
     nodes = [node("MatMul", ["x", "w"], ["m"]), node("Sigmoid", ["m"], ["s"]), node("Relu", ["s"], ["y"])]
     made = model(nodes, {"x": [2, 4]}, {"y": [2, 4]}, {"w": drawn(4, 4)}, opset=6)
     assert opened(made, {"x": drawn(2, 4)}, engine=engine).step("compare").finish.outcome.verdict == "passes"
+
+
+@pytest.mark.parametrize("kind", [TensorProto.DOUBLE, FLOAT])
+def test_that_nothing_was_rounded_is_said(opened: Callable[..., Any], kind: int) -> None:
+    """Gradient boosting exported in doubles: an emulation of FP16 leaves it as it is, and that it passes says nothing."""
+    made = model([node("Mul", ["x", "x"], ["y"])], {"x": (kind, [1, 4])}, {"y": (kind, [1, 4])}, {})
+    feed = np.full((1, 4), 3e3, helper.tensor_dtype_to_np_dtype(kind))
+    outcome = opened(made, {"x": feed}).step("compare").finish.outcome
+    assert outcome.verdict == ("passes" if kind != FLOAT else "fails")
+    assert ("Nothing in this model is in FP32, so nothing was rounded to FP16" in outcome.message) == (kind != FLOAT)

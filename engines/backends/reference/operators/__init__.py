@@ -9,6 +9,7 @@ from engines.backends.reference.operators.activation import Erf, Hardmax, LogSof
 from engines.backends.reference.operators.attention import ATTENTION
 from engines.backends.reference.operators.control import Loop
 from engines.backends.reference.operators.convolution import Conv, ConvTranspose
+from engines.backends.reference.operators.dequantize import DequantizeLinear
 from engines.backends.reference.operators.fused import FUSED
 from engines.backends.reference.operators.indexing import GatherElements, Scatter
 from engines.backends.reference.operators.normalization import BatchNormalization
@@ -19,8 +20,8 @@ from engines.backends.reference.operators.resize import Resize, Upsample
 from engines.backends.reference.operators.sampling import GridSample
 
 OWN = (
-    AveragePool, BatchNormalization, Conv, ConvTranspose, Erf, GatherElements, GlobalMaxPool, GridSample, Hardmax, LogSoftmax,
-    Loop, LpPool, MaxPool, Resize, RoiAlign, Scatter, Softmax, Upsample, *ATTENTION, *FUSED, *ON_CODES,
+    AveragePool, BatchNormalization, Conv, ConvTranspose, DequantizeLinear, Erf, GatherElements, GlobalMaxPool, GridSample,
+    Hardmax, LogSoftmax, Loop, LpPool, MaxPool, Resize, RoiAlign, Scatter, Softmax, Upsample, *ATTENTION, *FUSED, *ON_CODES,
 )  # fmt: skip
 # Attributes that the evaluator leaves out without a word: where they are given it is no judge of the model.
 IGNORED = {"RNN": "clip", "GRU": "clip", "LSTM": "clip"}
