@@ -40,7 +40,8 @@ KINDS: tuple[CauseKind, ...] = (
     ),
     CauseKind(
         "mask-constant", "a huge constant of a mask does not fit into this precision",
-        "infinite where the reference holds 1e8 or more, past the end of the storage type, and the node reads a value as large",
+        "infinite where the reference holds 1e8 or more, past the end of the storage type, and the node reads a value as large; "
+        "or NaN of nothing, where it reads a constant as large",
         "overflow", unfit=True,
     ),
     CauseKind(

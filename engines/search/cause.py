@@ -453,6 +453,15 @@ def _explain_nonfinite(
             "so it is infinite there.",
             broken.node,
         )
+    constant = max((weights.get(name, 0.0) for name in broken.reads), default=0.0)
+    if reached <= largest < MASK_MAGNITUDE <= constant and broken.op in MASKERS:  # nothing is masked in this sample
+        nothing = ", and 0 times that is NaN" if broken.op == "Mul" else ""
+        return Cause(
+            "mask-constant",
+            f"{broken.node} ({broken.op}) reads a constant of {constant:.3g}; {storage} ends at {_say_number(largest)}, so it is "
+            f"infinite there{nothing}.",
+            broken.node,
+        )
     if reached > largest:
         return Cause(
             "overflow",

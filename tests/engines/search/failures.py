@@ -51,12 +51,12 @@ def epsilon(value: float, *, fixed: bool = False) -> Callable[[Path, ModuleType]
     return build
 
 
-def mask(value: float) -> Callable[[Path, ModuleType], Made]:
-    """(1 - keep) x a large negative constant: 0 x -inf is NaN."""
+def mask(value: float, kept: int = 5) -> Callable[[Path, ModuleType], Made]:
+    """(1 - keep) x a large negative constant: 0 x -inf is NaN, also where all of the eight are kept."""
 
     def build(folder: Path, tiny: ModuleType) -> Made:
         keep = np.ones((2, 8), np.float32)
-        keep[:, 5:] = 0
+        keep[:, kept:] = 0
         nodes = [
             node("Gemm", ["x", "w", "b"], ["scores"]),
             node("Sub", ["one", "keep"], ["drop"]),
@@ -396,6 +396,8 @@ TABLE = (
             "/bias"),
     Failure("a mask constant of the lowest float32", FP16, "mask-constant", r"a constant of 3\.4e\+38",
             mask(float(np.finfo(np.float32).min)), "/bias"),
+    Failure("a mask constant where nothing is masked", FP16, "mask-constant", r"a constant of 3\.4e\+38.*0 times that is NaN",
+            mask(float(np.finfo(np.float32).min), 8), "/bias"),
     Failure("a mask constant of -1e4", FP16, "", "", mask(-1e4)),
     Failure("an epsilon of 1e-8", FP16, "epsilon-underflow", rf"values up to 1e-08 \(1 of them\), and {UNDERFLOW}",
             epsilon(1e-8), "/safe"),
