@@ -22,6 +22,7 @@ from engines.graph.load import StoredModel
 from engines.graph.model_problem import ModelProblem
 from engines.graph.quantized import count_operators, is_quantized, nodes_on_codes
 from engines.graph.widen import widen_halves
+from engines.options import recorded
 from engines.spec import parse, unquantized
 from engines.store.content import Store
 
@@ -71,6 +72,17 @@ def same_weights(model: StoredModel, original: StoredModel) -> Originals:
         model._memo[memo] = found
     result: Originals = model._memo[memo]
     return result
+
+
+# They round what a faultless engine rounds, and have no kernels for codes that could be wrong.
+_ROUNDS = frozenset({"emulate", "reference"})
+
+
+def keeps_pairs(engine: str, reference: str) -> bool:
+    """Whether nodes of a quantized model that are kept in FP32 keep their pairs: the reference computes the same codes, so with
+    layers in float it would be left further behind than by rounding. Where the reference is the float model, or was recorded,
+    or where an engine has kernels of its own for codes, a layer is cured by leaving it in float."""
+    return parse(engine).name in _ROUNDS and not (unquantized(reference) or recorded(reference))
 
 
 def leave_layers_float(store: Store, model: StoredModel, part: Cut, keep: frozenset[int], reference: str) -> Cut:

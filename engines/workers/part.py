@@ -165,13 +165,14 @@ class Part:
         **how: Any,
     ) -> Built:
         """Build a cut on the engine of a spec. ``keep``: node ids of the whole model to keep in higher precision; quantized
-        ones lose their Q/DQ pairs, whatever the engine. ``rows``: of every input, from one to so many; 0: as fed. ``how``:
-        further fields of the request. Raises ``EngineFault``, ``ModelProblem``."""
+        ones lose their Q/DQ pairs (``originals.keeps_pairs`` says when not). ``rows``: of every input, from one to so many; 0:
+        as fed. ``how``: further fields of the request. Raises ``EngineFault``, ``ModelProblem``."""
         engine = captures.make_engine(spec)
         piece = self.candidate.nodes != ALL or bool(self.candidate.edits or keep)
         part = originals.restore_floats(self.store, self.model, part, spec)
         if keep and is_quantized(self.index):
-            part = originals.leave_layers_float(self.store, self.model, part, keep, self.reference)
+            if not originals.keeps_pairs(spec, self.reference):
+                part = originals.leave_layers_float(self.store, self.model, part, keep, self.reference)
             if not engine.info.capabilities["keep"].present:
                 keep = frozenset()
         shapes = {name: tuple(arrays[t].shape) for name, t in part.feeds.items()}

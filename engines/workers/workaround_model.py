@@ -29,7 +29,7 @@ class Written:
 
 
 def write_form(
-    store: Store, searched: StoredModel, keep: frozenset[int], onto: str, rest: str, reference: str
+    store: Store, searched: StoredModel, keep: frozenset[int], onto: str, rest: str, engine: str, reference: str
 ) -> Written:
     """``keep``: node ids of ``searched``. ``onto``: digest of the model that is written: that one, or the one that it was made
     from. ``rest``: the precision (``fp16``, ``bf16``) of all other nodes; "": as they are. Raises ``ModelProblem``."""
@@ -41,7 +41,7 @@ def write_form(
     )
     there = frozenset(n if to is None else to for n, to in places.items())
     part = cut(own, Candidate(), {}, {}, own.index.outputs)
-    if is_quantized(own.index):
+    if is_quantized(own.index) and not originals.keeps_pairs(engine, reference):
         part = originals.leave_layers_float(store, own, part, there, reference)
     model = part.model
     if rest:

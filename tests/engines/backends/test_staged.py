@@ -103,6 +103,19 @@ def test_bits_are_those_of_the_whole_model(seed: int, precision: str) -> None:
         keep ^= {draw.randrange(70), draw.randrange(70)}
 
 
+def test_a_stage_that_nobody_reads_is_run_for_nothing() -> None:
+    """As a quantized model without its pairs has it: in front, what its weights were worth, which nothing reads any more."""
+    model = tangled(3)
+    for i in reversed(range(24)):
+        model.graph.node.insert(0, helper.make_node("Identity", ["x"], [f"unread{i}"], f"unread{i}"))
+    assert not split(model)[0].model.graph.output
+    keep = frozenset(range(40))
+    feed = {"x": np.random.default_rng(0).standard_normal((3, WIDTH)).astype(np.float32)}
+    made = build(model, keep)
+    assert isinstance(made, Staged)
+    assert same(made.run(feed), build(model, keep, attempt=1).run(feed))
+
+
 def test_what_a_node_changes_alone_is_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     model, ran = tangled(1), []
     stages = split(model)

@@ -159,3 +159,39 @@ def test_an_engine_that_takes_no_types_from_files_is_not_asked(failing: Session)
     assert done.finish.findings.workaround.written == ""
     assert not any(isinstance(p, Measure) and p.written for p in done.probes)
     assert msgspec.json.encode(done.finish.findings.workaround)
+
+
+def test_pairs_stay_where_the_reference_computes_the_same_codes(
+    tmp_path: Path, open_model: Callable[..., Session]
+) -> None:
+    """FP16 of a quantized model against itself: what overflows is kept in FP32, and its codes stay codes. Left in float, as it is
+    done against the float model, all of it would be further from the reference than FP16 is."""
+    n = helper.make_node
+    constants = {
+        "scale": np.float32(0.5), "zero": np.int8(0), "k": np.float32(400), "w": np.eye(4, dtype=np.int8) * 2,
+    }  # fmt: skip
+    nodes = [
+        n("QuantizeLinear", ["x", "scale", "zero"], ["codes"], "codes"),
+        n("DequantizeLinear", ["codes", "scale", "zero"], ["coarse"], "coarse"),
+        n("DequantizeLinear", ["w", "scale", "zero"], ["weight"], "weight"),
+        n("MatMul", ["coarse", "weight"], ["m"], "product"),
+        n("Mul", ["m", "k"], ["large"], "large"),
+        n("Mul", ["large", "large"], ["square"], "square"),
+        n("Sqrt", ["square"], ["root"], "root"),
+        n("Div", ["root", "k"], ["y"], "back"),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [value("x", TensorProto.FLOAT, [1, 4])], [value("y", TensorProto.FLOAT, [1, 4])],
+        [onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    np.savez(tmp_path / "in.npz", x=np.float32([[0.7, 1.2, 1.9, 0.8]]))
+    s = open_model(tmp_path / "m.onnx", FP16, (tmp_path / "in.npz",))
+    assert s.step("compare").finish.outcome.verdict == "fails"
+    done = s.step("workaround").finish
+    cure = done.findings.workaround
+    assert cure is not None, done.outcome.message
+    assert "square" in cure.keep_names
+    kinds = [node.op_type for node in file_of(s, done).graph.node]
+    assert (kinds.count("QuantizeLinear"), kinds.count("DequantizeLinear")) == (1, 2)
