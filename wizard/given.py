@@ -230,6 +230,21 @@ def digest_score(scored: str) -> dict[str, str]:
     return {path: digest_file(Path(path))}
 
 
+def changed_since(problem: Problem, began: float) -> tuple[str, ...]:
+    """The model and the inputs, by path, that are not what they were when the session began, at a time of ``time.time()``. What
+    was written before then is not read, and what is gone or cannot be read does not count: the session has copies."""
+    changed = []
+    for path in (problem.model, *(p for p in problem.digests if p != problem.model and Path(p).suffix != ".py")):
+        recorded = problem.digests.get(path, "")
+        try:
+            newer = Path(path).stat().st_mtime > began
+            if recorded and newer and digest_file(Path(path)) != recorded:
+                changed.append(path)
+        except OSError:
+            continue
+    return tuple(changed)
+
+
 def asked_engine(text: str | None) -> str:
     """The spec of ``--engine``, else of the user's settings, else what is usual on this machine. Raises Refusal."""
     if text:

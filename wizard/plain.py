@@ -283,8 +283,8 @@ class PlainDisplay:
                 if end:
                     self._ended = event.end
                     return ["", self._paint(visible(end.title), "1")]
-                said = event.reason in ("", "stopped", self._failed)  # by the step, a line before
-                return ["stopped" if said else f"stopped: {visible(event.reason)}"]
+                known = event.reason in ("", "stopped", self._failed)  # by the step, a line before
+                return ["stopped" if known else f"stopped: {visible(event.reason)}"]
         return []
 
     def _probe(self, event: ProbeFinished) -> list[str]:

@@ -33,7 +33,7 @@ from wizard.flow import terms
 from wizard.flow.load import FlowProblem, Loaded, shipped
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
-from wizard.given import problem_from, say_usual
+from wizard.given import changed_since, problem_from, say_usual
 from wizard.ladder.offer import offer_ladder
 from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
@@ -134,6 +134,12 @@ def resume(arguments: argparse.Namespace) -> int:
     about = folders.describe(place)
     consent = trust.admit(about.problem, arguments.yes_run_scripts)
     before = folders.load(place)
+    if before.seq and (changed := changed_since(about.problem, about.created)):
+        names = listing([visible(Path(path).name) for path in changed])
+        terminal.say(
+            f"{names} {'has' if len(changed) == 1 else 'have'} changed since this session began. "
+            "It goes on with its own copy; 'narrowdown run' begins one with what is there now."
+        )
     person = not arguments.answers and guided(before, display_name(arguments, person=True))
     flow = flow_of(place)
     if not before.seq and any((place / "models").glob("*.onnx")):
