@@ -6,6 +6,7 @@ from engines.options import recorded
 from wizard.problem import Problem
 from wizard.session.state import State
 
+_NO_BUG = ("input-sensitive", "not-determined")  # ends of the shipped flows
 _FAILS = ("alike", "otherwise")  # verdicts that only the step gives which builds the like of an engine
 
 
@@ -42,5 +43,6 @@ def offer_like(state: State, problem: Problem, name: str) -> str:
 
 
 def offer(state: State, problem: Problem) -> bool:
-    """Whether the end of a session may offer what follows: once, and where there is something to ask."""
-    return state.taken is None and not why_nothing_follows(state, problem)
+    """Whether the end of a session may offer what follows: once, and where there is something to ask. An end that says that there
+    is most likely no bug does not ask which one it is."""
+    return state.taken is None and state.end not in _NO_BUG and not why_nothing_follows(state, problem)
