@@ -377,7 +377,7 @@ def _count_places(ctx: StepContext, size: Size) -> int:
 
 SPEC = StepSpec(
     name="confirm",
-    version=5,
+    version=6,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,

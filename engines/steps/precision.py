@@ -807,7 +807,7 @@ def kept_json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="precision",
-    version=7,
+    version=8,
     summary="Find the smallest set of nodes to keep in FP32 so that every sample passes.",
     run=precision,
     outcome=PrecisionOutcome,

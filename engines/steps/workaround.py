@@ -462,7 +462,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="workaround",
-    version=7,
+    version=8,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,
