@@ -127,6 +127,18 @@ def test_another_version_of_a_step_is_said(searched):
     assert found.exit_code() == AS_EXPECTED
 
 
+@pytest.mark.parametrize(("version", "outcome"), [(1, "differs"), (2, "same")])
+def test_what_an_earlier_version_did_not_say_yet_is_no_difference(searched, version, outcome):
+    def shorter(event):
+        if isinstance(event, e.StepFinished) and event.node == "first":
+            return msgspec.structs.replace(event, outcome={k: v for k, v in event.outcome.items() if k != "nodes"})
+        return event
+
+    rewritten(searched, shorter)
+    steps = {**STEPS, "look": msgspec.structs.replace(STEPS["look"], version=version)}
+    assert dry(searched, steps=steps).rows[0].outcome == outcome
+
+
 @pytest.mark.parametrize(("field", "outcome"), [("message", "same"), ("bad", "differs")])
 def test_other_words_for_the_same_outcome_are_no_difference(searched, field, outcome):
     def reworded(event):
