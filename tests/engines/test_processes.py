@@ -15,6 +15,8 @@ import pytest
 import engines
 from engines import processes
 
+from ..patience import allow
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux")
 
 HERE = {**os.environ, "PYTHONPATH": str(Path(engines.__file__).parent.parent)}
@@ -219,7 +221,7 @@ def test_a_lock_of_the_program_goes_with_it(tmp_path: Path) -> None:
         import fcntl
 
         with (tmp_path / "lock").open("w") as lock:
-            end = time.monotonic() + 10
+            end = time.monotonic() + allow(10)
             while True:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from engines.checker import environment, keeper
 from engines.checker.command import KEEP, CheckResult, needs, run_check, words
 
+from ...patience import allow
+
 PYTHON = shlex.quote(sys.executable)
 
 
@@ -41,7 +43,7 @@ def alive(pid: int) -> bool:
 
 def gone(pid: int, within: float = 5.0) -> bool:
     """Looks once at least."""
-    until = time.monotonic() + within
+    until = time.monotonic() + allow(within)
     while True:
         try:
             if not alive(pid):
@@ -197,7 +199,7 @@ def test_the_checker_dies_with_the_process_that_started_it(tmp_path: Path) -> No
         "run_check(sys.argv[1], Path('m'), None, None, Path(sys.argv[2]), 60)"
     )
     parent = subprocess.Popen([sys.executable, "-P", "-c", code, command, str(tmp_path)])
-    until = time.monotonic() + 20
+    until = time.monotonic() + allow(20)
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -285,7 +287,7 @@ def test_a_daemon_is_ended_when_what_watches_over_it_is_killed(tmp_path: Path, v
     words = [sys.executable, "-P", "-c", code, command, str(tmp_path)]
     worker = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + allow(30)
         while not place.exists():
             assert time.monotonic() < until
             time.sleep(0.02)
@@ -306,7 +308,7 @@ def test_a_keeper_that_is_killed_between_two_checks_costs_none(tmp_path: Path) -
     assert check(command, tmp_path).stdout == "all\n"
     before = keeper.keepers(os.getpid())[0]
     os.kill(before[0], signal.SIGKILL)
-    until = time.monotonic() + 30
+    until = time.monotonic() + allow(30)
     while keeper.alive(before) and time.monotonic() < until:
         time.sleep(0.01)
     assert check(command, tmp_path).stdout == "all\n"

@@ -35,6 +35,8 @@ from wizard.session.lock import Lock
 from wizard.session.problems import DamagedJournal, Held, SessionProblem
 from wizard.session.single import single_flow
 
+from ...patience import allow
+
 
 @contextlib.contextmanager
 def at_work(place: Path, options: Options, oracle: Oracle | None = None) -> Iterator[list[int]]:
@@ -72,8 +74,8 @@ def place(tmp_path) -> Path:
 
 
 def until(client: Client, phase: str, node: str = "", seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    begun = time.monotonic()
+    while time.monotonic() - begun < allow(seconds):
         found = client.progress() or {}
         if found.get("phase") == phase and (not node or found["node"] == node):
             return
@@ -82,8 +84,8 @@ def until(client: Client, phase: str, node: str = "", seconds: float = 10.0) -> 
 
 
 def attached(place: Path, role: str = "controller", name: str = "") -> Client:
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
+    begun = time.monotonic()
+    while time.monotonic() - begun < allow(10):
         client = Client.attach(place, role, name=name)
         if client.role == role and client._socket is not None:
             return client
@@ -393,7 +395,7 @@ def test_kill_9_of_the_runner_leaves_nobody_and_resume_measures_nothing_twice(sh
     os.kill(pid, signal.SIGKILL)
     assert client.wait(10) is None
     workers = subprocess.run(["pgrep", "-f", str(shapes)], capture_output=True, text=True, check=False)
-    end = time.monotonic() + 5
+    end = time.monotonic() + allow(5)
     while workers.stdout and time.monotonic() < end:
         time.sleep(0.1)
         workers = subprocess.run(["pgrep", "-f", str(shapes)], capture_output=True, text=True, check=False)
@@ -423,7 +425,7 @@ def test_the_runner_ends_when_the_program_that_started_it_is_killed(shapes):
     until(watcher, "offer")
     parent.kill()
     parent.wait()
-    end = time.monotonic() + 10
+    end = time.monotonic() + allow(10)
     while watcher.alive() and time.monotonic() < end:
         time.sleep(0.05)
     assert not watcher.alive(), f"runner {pid} outlived its only client"
@@ -449,7 +451,7 @@ def test_one_who_only_watches_never_takes_over(place, monkeypatch):
         watcher, second = attached(place, "watch", name="Eve"), Client.attach(place, name="Bob")
         assert watcher.progress()["watching"]
         first.close()
-        end = time.monotonic() + 5
+        end = time.monotonic() + allow(5)
         while not second.progress()["free"] and time.monotonic() < end:
             time.sleep(0.02)
         assert second.progress()["free"], "the one who held it has gone"
@@ -475,7 +477,7 @@ def test_a_runner_that_is_ending_is_waited_for(place, monkeypatch):
     oracle.hold = asyncio.Event()  # never set: a probe that takes long
     with at_work(place, Options(), oracle) as codes:
         client = attached(place, name="Ada")
-        end = time.monotonic() + 10
+        end = time.monotonic() + allow(10)
         while not any(isinstance(probe, Measure) for probe in oracle.ran):
             assert time.monotonic() < end
             time.sleep(0.01)
@@ -495,13 +497,13 @@ def test_a_runner_whose_session_is_closed_is_waited_for_and_followed(place, monk
     class Lingering(Oracle):
         async def stop(self, hard: bool = False) -> None:
             await super().stop(hard)
-            until = time.monotonic() + 10
+            until = time.monotonic() + allow(10)
             while not leave.is_set() and time.monotonic() < until:
                 await asyncio.sleep(0.01)
 
     with at_work(place, Options(), Lingering()) as codes:
         client = attached(place)
-        end = time.monotonic() + 10
+        end = time.monotonic() + allow(10)
         while not any(isinstance(event, e.SessionClosed) for event in client.poll()):
             assert time.monotonic() < end
             time.sleep(0.01)
@@ -570,7 +572,7 @@ def test_control_goes_back_where_whoever_took_it_has_gone(place, monkeypatch, de
         assert third.take_over()["ok"]
         second._disconnect()  # as by a kill: it has nothing to give back any more
         third._disconnect()
-        end = time.monotonic() + 10
+        end = time.monotonic() + allow(10)
         while first.progress()["watching"] and time.monotonic() < end:
             time.sleep(0.01)
         told = first.progress()
@@ -598,7 +600,7 @@ def test_a_runner_that_does_not_answer_is_not_taken_over(shapes, monkeypatch):
         monkeypatch.undo()
         assert first.send({"do": "status"})["ok"]  # the wish of the one that gave up has been read by then
         assert first.send({"do": "note", "text": "mine"})["ok"]
-        end = time.monotonic() + 10
+        end = time.monotonic() + allow(10)
         while first.progress()["watching"] and time.monotonic() < end:
             time.sleep(0.01)
         assert not first.progress()["watching"]

@@ -21,6 +21,8 @@ from wizard.tui import keys
 from wizard.tui.app import Narrowdown
 from wizard.tui.glyphs import UNICODE, Glyphs
 
+from ...patience import allow
+
 START = 1_700_000_000.0
 
 
@@ -403,8 +405,8 @@ def ended(session: FakeSession, name: str = "/layer3/conv2/Conv") -> FakeSession
 
 async def settle(pilot: Any, until: Callable[[], bool], seconds: float = 8.0) -> None:
     """Let the app work until a condition holds; fails the test when it never does."""
-    deadline = time.monotonic() + seconds
+    begun = time.monotonic()
     while not until():
-        assert time.monotonic() < deadline, "the screen never came to that"
+        assert time.monotonic() - begun < allow(seconds), "the screen never came to that"
         await pilot.pause(0.05)
     await pilot.pause()

@@ -9,6 +9,8 @@ from pathlib import Path
 import pexpect
 import pyte
 
+from ...patience import allow
+
 
 class Terminal:
     """A program on a pseudo-terminal, and the screen that a person would see."""
@@ -51,18 +53,18 @@ class Terminal:
 
     def until(self, *wanted: str, seconds: float = 60) -> str:
         """Wait until one of these is on the screen, and give the screen."""
-        end = time.monotonic() + seconds
+        begun = time.monotonic()
         while True:
             text = self.look()
             if any(word in text for word in wanted):
                 return text
-            assert time.monotonic() < end, f"none of {wanted} came up:\n{text}"
+            assert time.monotonic() - begun < allow(seconds), f"none of {wanted} came up:\n{text}"
 
     def together(self, *wanted: str, seconds: float = 60) -> str:
         """Wait until all of these are on the screen, and give the screen."""
-        end = time.monotonic() + seconds
+        begun = time.monotonic()
         while not all(word in (text := self.look()) for word in wanted):
-            assert time.monotonic() < end, f"{wanted} never came up together:\n{text}"
+            assert time.monotonic() - begun < allow(seconds), f"{wanted} never came up together:\n{text}"
         return text
 
     def press(self, keys: str) -> None:
@@ -82,8 +84,8 @@ class Terminal:
 
     def code(self, seconds: float = 60) -> int:
         """The exit status, after the program has ended."""
-        end = time.monotonic() + seconds
-        while self.child.isalive() and time.monotonic() < end:
+        begun = time.monotonic()
+        while self.child.isalive() and time.monotonic() - begun < allow(seconds):
             self.look()
         assert not self.child.isalive(), f"it did not leave:\n{self.look()}"
         self.child.close()

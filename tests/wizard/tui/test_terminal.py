@@ -16,6 +16,7 @@ import pytest
 
 from wizard.demo import MODELS
 
+from ...patience import allow
 from .terminal import Terminal
 
 ENGINE = "onnxruntime:optimization=all"
@@ -43,10 +44,10 @@ def shapes(home: Path, size: tuple[int, int], terminals: list[Terminal]) -> Term
 def by_enter(terminal: Terminal, seconds: float = 150) -> tuple[str, list[tuple[str, str]]]:
     """Go on to the end by Enter alone: the last screen, and on which (title, face) it was pressed."""
     pressed: list[tuple[str, str]] = []
-    end, last = time.monotonic() + seconds, 0.0
+    begun, last = time.monotonic(), 0.0
     while not re.search(r"^e export", text := terminal.look(), re.MULTILINE):  # the bottom line of the last screen
         now = time.monotonic()
-        assert now < end, f"it never came to the end: {pressed}\n{text}"
+        assert now - begun < allow(seconds), f"it never came to the end: {pressed}\n{text}"
         if "─ Probe " in text and now - last > 1:  # Enter came too late and opened it
             last = now
             terminal.press("\x1b")
@@ -253,9 +254,9 @@ def test_a_shell_that_says_how_large_its_window_was_once(home: Path, terminals: 
     terminal.until("Enter runs it")
     for columns, rows in ((80, 24), (120, 40), (64, 20)):
         terminal.resize(columns, rows)
-        end = time.monotonic() + 30
+        begun = time.monotonic()
         while (frame := [len(line.rstrip()) for line in terminal.look().splitlines()]) and max(frame) != columns:
-            assert time.monotonic() < end, f"not {columns} wide:\n{terminal.look()}"
+            assert time.monotonic() - begun < allow(30), f"not {columns} wide:\n{terminal.look()}"
         assert len(frame) == rows
         assert frame[-1], "the bottom line is the last one"
     (session,) = (home / "sessions").iterdir()
