@@ -8,6 +8,9 @@ import onnx
 import onnx.parser
 from onnx import TensorProto, helper, numpy_helper
 
+from engines.demos.scaled_apart import quantize, scale_apart
+from wizard.demo import MODELS
+
 
 def _save(
     path: Path,
@@ -207,6 +210,26 @@ def fp8(folder: Path, width: int = 64, clipped: bool = True, stored: bool = Fals
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), path)
     np.savez(inputs, x=x)
     return path, inputs
+
+
+def scaled_apart(folder: Path) -> tuple[Path, Path]:
+    """The network of the INT8 demo with its channels scaled apart, as ``float.onnx`` and quantized so that TensorRT takes it:
+    signed symmetric codes, biases in float, and no pair before its Pad. (quantized model, inputs)"""
+    from onnxruntime.quantization import QuantType
+
+    inputs = MODELS / "shapes_cnn_in.npz"
+    floats = scale_apart(onnx.load(MODELS / "shapes_cnn.onnx"))
+    symmetric = {"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False}
+    codes = quantize(
+        floats,
+        dict(np.load(inputs)),
+        activation_type=QuantType.QInt8,
+        extra_options=symmetric,
+        nodes_to_exclude=[n.name for n in floats.graph.node if n.op_type == "Pad"],
+    )
+    onnx.save(floats, folder / "float.onnx")
+    onnx.save(codes, folder / "int8.onnx")
+    return folder / "int8.onnx", inputs
 
 
 def plant_overflow(model: Path, inputs: Path, folder: Path, reach: float = 64 * 65504.0) -> Path:

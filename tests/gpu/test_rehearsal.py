@@ -7,8 +7,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
+from engines.backends.tensorrt import quantization
 from tests.engines.workers import driver
 from tests.gpu import models
 from tests.gpu.campaign import as_they_are, every, flow, killed_in_each
@@ -64,3 +67,11 @@ def test_a_folder_of_samples_is_fed_sample_by_sample(tmp_path: Path) -> None:
     told = flow(model, tmp_path / "fed", "onnxruntime:optimization=basic")(tmp_path)
     assert (told["exit"], told["verdict"]) == (10, "not-reproduced")
     assert [Path(p).name for p in read_problem(tmp_path / "session").inputs] == ["0.npz", "1.npz", "2.npz"]
+
+
+def test_the_quantized_model_of_the_campaign_is_wrong_and_of_kinds_that_tensorrt_takes(tmp_path: Path) -> None:
+    model, inputs = models.scaled_apart(tmp_path)
+    assert quantization.say_untaken(onnx.load(model)) == ""
+    feeds = dict(np.load(inputs))
+    asked = [onnxruntime.InferenceSession(tmp_path / name).run(None, feeds)[0] for name in ("float.onnx", "int8.onnx")]
+    assert np.linalg.norm(asked[1] - asked[0]) > 0.1 * np.linalg.norm(asked[0])

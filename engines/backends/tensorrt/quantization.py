@@ -19,6 +19,12 @@ from engines.graph.external import is_external
 # The precision that a weakly typed build needs for codes of each type; FP8 is E4M3 alone, the other is refused by the parser.
 _CODES = {int(TensorProto.INT8): "int8", int(TensorProto.UINT8): "int8", int(TensorProto.FLOAT8E4M3FN): "fp8"}
 _SAID = {"int8": "INT8", "fp8": "FP8"}
+_NAMED = 3  # nodes in a sentence
+# Options of ONNX Runtime's quantize_static.
+_SYMMETRIC = (
+    "activation_type=QuantType.QInt8, "
+    "extra_options={'ActivationSymmetric': True, 'WeightSymmetric': True, 'QuantizeBias': False}"
+)
 
 
 def coded_types(model: onnx.ModelProto) -> frozenset[str]:
@@ -67,27 +73,37 @@ def builder_flags(model: onnx.ModelProto, settings: Settings, strong: bool, part
 
 def say_untaken(model: onnx.ModelProto, *, unsigned: bool = False) -> str:
     """What to quantize otherwise where the model has pairs of kinds that TensorRT does not take (an unsigned code, a zero point
-    that is not 0, a bias of int32 codes), as a sentence with a space in front; empty where it has none. ``quantize_static`` of
-    ONNX Runtime makes all three unless told otherwise. ``unsigned``: codes without a sign are taken, as by TensorRT-RTX."""
+    that is not 0, a bias of int32 codes, the value that a Pad fills in), as a sentence with a space in front; empty where it has
+    none. ``quantize_static`` of ONNX Runtime makes all of them unless told otherwise. ``unsigned``: codes without a sign are
+    taken, as by TensorRT-RTX."""
     held_values = {t.name: t for t in model.graph.initializer}
     shifted = biases = 0
+    stored = set()  # what is dequantized from stored codes
     for node in model.graph.node:
         if not (is_quantize(node) or is_dequantize(node)):
             continue
         codes = held_values.get(node.input[0])
         biases += codes is not None and codes.data_type == TensorProto.INT32
+        if codes is not None and is_dequantize(node):
+            stored.add(node.output[0])
         zero = held_values.get(node.input[2]) if len(node.input) > 2 else None
         if zero is not None and not is_external(zero):
             without_sign = zero.data_type == TensorProto.UINT8 and not unsigned
             shifted += without_sign or bool(numpy_helper.to_array(zero).astype(int).any())
-    if not shifted and not biases:
+    pads = [n.name for n in model.graph.node if n.op_type == "Pad" and len(n.input) > 2 and n.input[2] in stored]
+    if not (shifted or biases or pads):
         return ""
     kinds = [f"{shifted} with {'' if unsigned else 'unsigned codes or '}a zero point other than 0"] * bool(shifted)
     kinds += [f"{biases} of a bias in int32"] * bool(biases)
+    kinds += [f"{len(pads)} of the value that a Pad fills in"] * bool(pads)
+    anew = ["with signed symmetric codes and the bias left in float"] * bool(shifted or biases)
+    anew += [f"without {'the Pad' if len(pads) == 1 else 'the Pads'}"] * bool(pads)
+    options = [_SYMMETRIC] * bool(shifted or biases)
+    listed = ", ".join([repr(name) for name in pads[:_NAMED]] + ["..."] * (len(pads) > _NAMED))
+    options += [f"nodes_to_exclude=[{listed}]"] * bool(pads)
     return (
-        f" The model has pairs that TensorRT does not take: {' and '.join(kinds)}. Quantize it anew with signed symmetric codes "
-        "and the bias left in float; with ONNX Runtime: quantize_static(..., activation_type=QuantType.QInt8, "
-        "extra_options={'ActivationSymmetric': True, 'WeightSymmetric': True, 'QuantizeBias': False})."
+        f" The model has pairs that TensorRT does not take: {' and '.join(kinds)}. Quantize it anew {' and '.join(anew)}; "
+        f"with ONNX Runtime: quantize_static(..., {', '.join(options)})."
     )
 
 

@@ -14,7 +14,9 @@ from engines.backends import make
 from engines.backends.base import BuildRequest, EngineFault
 from engines.backends.tensorrt import configure, quantization
 from engines.backends.tensorrt.settings import Settings
+from engines.demos.scaled_apart import quantize, scale_apart
 from engines.installed import importable
+from wizard.demo import MODELS
 
 INT8, UINT8, FP8, E5M2 = TensorProto.INT8, TensorProto.UINT8, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2
 
@@ -241,3 +243,31 @@ def test_unsigned_codes_are_taken_by_tensorrt_rtx_alone(code: int, zero: int, on
             return
         with pytest.raises(EngineFault, match="zero point other than 0"):
             engine.build(request)
+
+
+def test_the_quantized_value_that_a_pad_fills_in_is_told_with_the_other_kinds_and_alone() -> None:
+    """The INT8 demo, quantized as the sentence for its unsigned codes says: TensorRT 10.6 refused it for its Pad all the same."""
+    subject = scale_apart(onnx.load(MODELS / "shapes_cnn.onnx"))
+    feeds = dict(np.load(MODELS / "shapes_cnn_in.npz"))
+    from onnxruntime.quantization import QuantType
+
+    symmetric = {"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False}
+    more: dict[str, Any] = {"activation_type": QuantType.QInt8, "extra_options": symmetric}
+    first = quantization.say_untaken(quantize(subject, feeds))
+    assert "of a bias in int32 and 1 of the value that a Pad fills in." in first
+    assert (
+        f"quantize_static(..., activation_type=QuantType.QInt8, extra_options={symmetric}, nodes_to_exclude=['/pad/Pad'])"
+        in first
+    )
+    padded, spared = quantize(subject, feeds, **more), quantize(subject, feeds, nodes_to_exclude=["/pad/Pad"], **more)
+    assert quantization.say_untaken(padded) == (
+        " The model has pairs that TensorRT does not take: 1 of the value that a Pad fills in. Quantize it anew without the Pad; "
+        "with ONNX Runtime: quantize_static(..., nodes_to_exclude=['/pad/Pad'])."
+    )
+    assert quantization.say_untaken(spared) == ""
+    if importable("tensorrt_rtx"):
+        engine = make("tensorrt_rtx:precision=model")
+        shapes = {name: array.shape for name, array in feeds.items()}
+        with pytest.raises(EngineFault, match="nodes_to_exclude"):
+            engine.build(BuildRequest(padded, "", feed_shapes=shapes))
+        assert engine.build(BuildRequest(spared, "", feed_shapes=shapes)).facts["bytes"] > 0
