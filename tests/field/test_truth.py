@@ -234,3 +234,35 @@ def test_an_engine_that_dies_ends_one_case(overflowing: Path, tmp_path: Path) ->
     (tmp_path / "no.onnx").write_bytes(b"no model")
     with pytest.raises(voices.Refused):
         voices.OpenVino(str(tmp_path / "no.onnx"))
+
+
+def test_what_is_made_of_weights_alone_is_no_input_of_a_part(tmp_path: Path) -> None:
+    """A bias in codes: fed, OpenVINO cannot join the layer with it, and what it does wrong when it joins is not seen."""
+    nodes = [
+        helper.make_node("Mul", ["w", "scale"], ["bias"], "worth"),
+        helper.make_node("Identity", ["x"], ["h"], "before"),
+        helper.make_node("Add", ["h", "bias"], ["out"], "layer"),
+    ]
+    path = saved(tmp_path / "m.onnx", nodes, ["out"], {"w": np.ones(8), "scale": np.array([2.0])})
+    interpreter = Interpreter(path)
+    values = interpreter.run(FEEDS, all_values=True)
+    model, fed = truth.part(interpreter, [2], values)
+    assert list(fed) == ["h"]
+    assert [t.name for t in model.graph.initializer] == ["bias"]
+
+
+def test_where_only_codes_are_read_the_weights_are_moved(tmp_path: Path) -> None:
+    """A difference of nearly equal numbers: whoever rounds otherwise gives another one, and nobody is wrong."""
+    table = np.random.default_rng(0).uniform(1, 2, (16, 8)).astype(np.float32)
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["a"]), helper.make_node("Gather", ["near", "ids"], ["b"]),
+        helper.make_node("Sub", ["a", "b"], ["out"]),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("ids", TensorProto.INT64, [4])],
+        [helper.make_tensor_value_info("out", FLOAT, None)],
+        [numpy_helper.from_array(table, "table"), numpy_helper.from_array(table - np.float32(1e-6), "near")],
+    )  # fmt: skip
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    assert max(Case(path, "onnxruntime:optimization=all").whole([{"ids": np.arange(4)}])["noise"]) > 0.01

@@ -2,13 +2,15 @@
 
 A case *fails* where the engine, driven by its own API or rounded by the interpreter, is off by clearly more than the tolerance on
 a given sample; *passes* where it stays clearly below it on all; near it, either is right. Where a nudge of the inputs by one unit
-in the last place moves the reference's outputs as much, the outputs are *undetermined*. A node is a culprit where keeping it
-alone exact cures or halves the error, or where it alone, on the reference's values, makes the model's outputs fail.
+in the last place moves the reference's outputs as much, the outputs are *undetermined*; of a model that reads codes of words
+alone, a nudge of its weights. A node is a culprit where keeping it alone exact cures or halves the error, or where it alone, on
+the reference's values, makes the model's outputs fail.
 """
 
 import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,8 @@ class Case:
         for i in worst:
             right = self.reference.run(samples[i])
             moved = [distance(self.reference.run(nudged(samples[i], seed)), right) for seed in range(6)]
+            if not any(value.dtype.kind == "f" for value in samples[i].values()):
+                moved += [distance(OnnxRuntime(model).run(samples[i]), right) for model in self._moved]
             noise.append(max(moved))
             others.append(self._others(samples[i], right))
         state = state_of([errors[i] for i in worst], noise, self.tolerance)
@@ -107,6 +111,19 @@ class Case:
             "others": others,
             "failing": sum(e > self.tolerance for e in errors),
         }
+
+    @cached_property
+    def _moved(self) -> tuple[bytes, ...]:
+        """The model with its weights moved by one unit in the last place: where it reads codes of words, nothing else can be."""
+        model = onnx.load(self.float_model or self.path)
+        weights = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+        made = []
+        for seed in range(2):
+            moved = nudged(weights, seed)
+            del model.graph.initializer[:]
+            model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in moved.items())
+            made.append(model.SerializeToString())
+        return tuple(made)
 
     def _others(self, feeds: Feeds, right: Mapping[str, Array]) -> dict[str, float]:
         """How far voices of another make, in FP32, are from the reference."""
@@ -297,13 +314,17 @@ def part(
     interpreter: Interpreter, nodes: Sequence[int], values: Mapping[str, Array], opened: bool = False
 ) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """These nodes as a model of their own, and what it is fed: the values that the reference has there. ``opened``: what the
-    model itself is fed has the dimensions that the model declares, all else is fed with dimensions that are not known."""
+    model itself is fed has the dimensions that the model declares, all else is fed with dimensions that are not known. What is
+    made of weights alone, as the bias of a layer from its codes, is stored: fed, an engine could not join the layer with it."""
     graph = interpreter.model.graph
     chosen = [graph.node[i] for i in nodes]
     weights = {t.name: t for t in graph.initializer}
     made = {name for node in chosen for name in node.output if name}
     read = dict.fromkeys(name for node in chosen for name in _reads(node) if name not in made)
-    constants = {n.output[0] for n in graph.node if n.op_type == "Constant"}
+    constants: set[str] = set()
+    for node in graph.node:
+        if not node.op_type.startswith("Random") and all(n in weights or n in constants for n in _reads(node)):
+            constants.update(n for n in node.output if n)
     fed = {name: values[name] for name in read if name not in weights and name not in constants}
     stored = [weights[name] for name in read if name in weights]
     stored += [

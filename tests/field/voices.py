@@ -182,9 +182,9 @@ def nudged(feeds: Mapping[str, Array], seed: int) -> dict[str, Array]:
     random = np.random.default_rng(seed)
     moved = {}
     for name, value in feeds.items():
-        if value.dtype == np.float32:
-            to = np.where(random.random(value.shape) < 0.5, np.float32(-np.inf), np.float32(np.inf))
-            value = np.asarray(np.nextafter(value, to.astype(np.float32)), np.float32)
+        if value.dtype in (np.float32, np.float16):
+            to = np.where(random.random(value.shape) < 0.5, -np.inf, np.inf).astype(value.dtype)
+            value = np.asarray(np.nextafter(value, to), value.dtype)
         moved[name] = value
     return moved
 
