@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from engines.compare.say import wrong_by
+from engines.compare.say import say_sample, wrong_by
 from engines.compare.values import Values
 from engines.search.lookalike import say_lookalike
 from wizard.report.culprit_groups import groups, kind, others
@@ -56,7 +56,7 @@ def to_markdown(report: Report) -> str:
 
 
 def summary(report: Report) -> str:
-    nearest = f"{code(report.worst_output)} on {code(report.worst_sample)}, {margin(report.margin)}"
+    nearest = f"{code(report.worst_output)} on {code(say_sample(report.worst_sample))}, {margin(report.margin)}"
     rows = [
         ("verdict", report.verdict + ("" if report.end else " (the session has not ended)")),
         ("model", code(report.model)),
@@ -142,7 +142,7 @@ def write_alike_culprits(culprits: Sequence[tuple[int, Culprit]], metric: str) -
         (
             str(position), listing([code(name) for name in c.nodes], 12), listing([code(name) for name in c.inputs]),
             listing([code(name) for name in c.outputs]), show_error(c.own, metric), show_error(c.effect, metric),
-            code(c.sample), c.verified or "?",
+            code(say_sample(c.sample)), c.verified or "?",
             "yes" if c.minimal else "not proven", code(c.dir),
             " ".join([*filter(None, [literal(c.evidence)]), *map(values, c.values[:1])]),
         )
@@ -165,7 +165,7 @@ def culprit(c: Culprit, position: int, total: int, metric: str) -> str:
         ("cause", literal(c.cause)),
         ("cut out, by itself", wrong_by(c.own, metric)),
         ("your model's outputs, by it", wrong_by(c.effect, metric)),
-        ("sample", code(c.sample)),
+        ("sample", code(say_sample(c.sample))),
         ("fails again", c.verified or "?"),
         ("nothing to spare", "yes: without any one of its nodes it passes" if c.minimal else "not proven"),
         *([("kept with it", listing([code(name) for name in c.also], 40))] if c.also else []),

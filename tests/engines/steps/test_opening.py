@@ -242,3 +242,18 @@ def test_that_nothing_was_rounded_is_said(opened: Callable[..., Any], kind: int)
     outcome = opened(made, {"x": feed}).step("compare").finish.outcome
     assert outcome.verdict == ("passes" if kind != FLOAT else "fails")
     assert ("Nothing in this model is in FP32, so nothing was rounded to FP16" in outcome.message) == (kind != FLOAT)
+
+
+@pytest.mark.parametrize("least", [0.00101, 10.3])
+def test_a_large_share_of_nearly_nothing_is_told_as_that(opened: Callable[..., Any], least: float) -> None:
+    """A score near its threshold: 1000 and then minus 1000 is left with steps of FP16. Where it fails on what is large, too, or
+    is alike on all samples, nothing is made of it."""
+    nodes = [node("Add", ["x", "far"], ["there"]), node("Sub", ["there", "far"], ["y"])]
+    made = model(nodes, {"x": [1, 1]}, {"y": [1, 1]}, {"far": np.float32([1000])})
+    feeds = [{"x": np.float32([[value]])} for value in (least, 30.2)]
+    outcome = opened(made, *feeds).step("compare").finish.outcome
+    assert outcome.verdict == "fails"
+    assert ("It is small there: at most 0.00101, and up to 30.2 on other samples" in outcome.message) == (least < 1)
+    alike = opened(made, feeds[0]).step("compare").finish.outcome
+    assert alike.verdict == "fails"
+    assert "small" not in alike.message

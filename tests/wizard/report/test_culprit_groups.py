@@ -49,7 +49,7 @@ def test_every_form_keeps_every_fact(form) -> None:
     text = form(seven())
     for n in range(7):
         own = f"{n}.1" if form is to_json else f"{100 * n + 10} %"
-        sample = f"sample {n}" if form is to_html else f"real:{n}"
+        sample = f"real:{n}" if form is to_json else f"sample {n}"
         for fact in (f"/b.{n}/Sum", f"/b.{n}/Sum reaches {n}00,000", f"in.{n}", f"out.{n}", sample, own):
             assert fact in text, fact
         assert n == 0 or f"case/culprit-{n + 1}" in text
