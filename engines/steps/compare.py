@@ -413,7 +413,7 @@ def _say_small(results: tuple[SampleResult, ...], found: CompareOutcome, rule: C
     same = [s for r in results for s in r.outputs if s.name == found.worst_output]
     there = next((s for r in results if r.sample == found.worst_sample for s in r.outputs if s in same), None)
     most = max((s.absmax for s in same), default=0.0)
-    if there is None or {s.name for s in failing} != {there.name} or most < SMALL * there.absmax:
+    if there is None or not most or {s.name for s in failing} != {there.name} or most < SMALL * there.absmax:
         return ()
     off = max(s.max_abs for s in failing)
     if any(s.exact or s.problem for s in failing) or off > limit(rule, there.name) * most:

@@ -10,6 +10,7 @@ from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import (
     BARRIER,
+    HUGE,
     WRAPS,
     AnyProbe,
     Candidate,
@@ -205,7 +206,10 @@ def say_worst(scores: Sequence[Score]) -> str:
     broken = sum(score.new_nonfinite for score in scores)
     if broken:
         return f"{count(broken, 'value')} infinite or NaN"
-    return say_error(max(score.rel_l2 for score in scores), "rel_l2")
+    worst = max(scores, key=lambda score: score.rel_l2)
+    if worst.rel_l2 >= HUGE and worst.absmax == 0 and not worst.problem:
+        return "not 0, where the reference is"
+    return say_error(worst.rel_l2, "rel_l2")
 
 
 def say_error(error: float, metric: str) -> str:

@@ -5,6 +5,7 @@ import pytest
 from engines.compare.criterion import Criterion, Signature
 from engines.findings import Findings
 from engines.probe import (
+    HUGE,
     AnyProbe,
     Candidate,
     Check,
@@ -16,8 +17,9 @@ from engines.probe import (
     Measure,
     Measurement,
     Sanitize,
+    Score,
 )
-from wizard.report.probe_words import kept, part, size, tried, verdict
+from wizard.report.probe_words import kept, part, say_worst, size, tried, verdict
 
 
 def measure(candidate: Candidate | None = None, **more: object) -> Measure:
@@ -86,3 +88,10 @@ def test_what_is_refused_fails_where_the_failure_is_that_it_is_refused(
     findings = Findings(criterion=Criterion(), signature=Signature(kind=kind, sample="real:0"))  # type: ignore[arg-type]
     answer = Measurement(status=status)  # type: ignore[arg-type]
     assert verdict(measure(Candidate(nodes=nodes)), answer, findings)[0] == said
+
+
+def test_what_is_finite_is_not_called_infinite() -> None:
+    """Of a reference that is 0 everywhere, any value is infinitely far as a share."""
+    assert say_worst([Score("y", rel_l2=HUGE, max_abs=0.04)]) == "not 0, where the reference is"
+    assert say_worst([Score("y", rel_l2=HUGE, absmax=1.0)]) == "infinite, NaN or misshapen"
+    assert say_worst([Score("y", new_nonfinite=2)]) == "2 values infinite or NaN"
