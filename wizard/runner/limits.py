@@ -1,9 +1,11 @@
 """How long a probe may take, and what is said of one that takes long."""
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
+from engines.graph import ranges
 from engines.probe import AnyProbe, Check, LoadInputs, Measure
 from engines.sources import scripts
 from engines.spec import name_of_engine
@@ -25,20 +27,34 @@ def build_limit(chosen: float, longest: float) -> float:
     return round(max(TIMEOUT_FLOOR, TIMEOUT_FACTOR * longest), 3) if longest else FIRST_TIMEOUT
 
 
-def probe_limit(
-    probe: AnyProbe, chosen: float, longest: Mapping[str, float], slowest: Mapping[str, float] = MappingProxyType({})
-) -> float:
-    """Seconds for this probe; ``chosen`` as for ``build_limit``, ``longest`` and ``slowest`` by engine name as in ``State``."""
+class Usual(msgspec.Struct, frozen=True):
+    """What a session has learnt of its engines, by their names, as in ``State``: ``longest``, ``slowest`` and ``largest``.
+    ``nodes``: of the model last taken in."""
+
+    longest: Mapping[str, float] = {}
+    slowest: Mapping[str, float] = {}
+    largest: Mapping[str, int] = {}
+    nodes: int = 0
+
+
+def probe_limit(probe: AnyProbe, chosen: float, usual: Usual) -> float:
+    """Seconds for this probe; ``chosen`` as for ``build_limit``."""
     if isinstance(probe, LoadInputs) and any(map(scripts, probe.sources)):
         return chosen or LOADER_SECONDS
     if not isinstance(probe, Measure | Check):
         return FIRST_TIMEOUT
     if isinstance(probe, Check):  # runs an engine that nobody here knows, if any
-        return build_limit(chosen, max(longest.values(), default=0.0))
+        return build_limit(chosen, max(usual.longest.values(), default=0.0))
     engine, runs = name_of_engine(probe.engine), max(1, probe.runs)
-    limit = build_limit(chosen, longest.get(engine, 0.0))
+    limit = build_limit(chosen, usual.longest.get(engine, 0.0))
+    if chosen:
+        return limit
+    # Where the whole is refused, its single nodes are what works first, in no time.
+    asked = usual.nodes if probe.candidate.nodes == "*" else len(ranges.decode(probe.candidate.nodes))
+    larger = asked / (usual.largest.get(engine, 0) or asked or 1)
+    limit = max(limit, min(FIRST_TIMEOUT, limit * larger))
     # Where many samples are asked at once their runs may be what takes long.
-    return limit if chosen else runs * max(limit, TIMEOUT_FACTOR * slowest.get(engine, 0.0) * len(probe.samples))
+    return runs * max(limit, TIMEOUT_FACTOR * usual.slowest.get(engine, 0.0) * len(probe.samples))
 
 
 def tell_of_waiting(slots: Iterable[Any], limit: float) -> str:

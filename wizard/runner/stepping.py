@@ -26,7 +26,7 @@ from wizard.runner.ending import SINGLE, Closing
 from wizard.runner.estimate import estimate
 from wizard.runner.housekeeping import Housekeeping
 from wizard.runner.ledger import Ledger
-from wizard.runner.limits import build_limit, probe_limit
+from wizard.runner.limits import Usual, build_limit, probe_limit
 from wizard.runner.scout import Opened, Scout
 from wizard.runner.settling import SETTLED, count_tried, with_budget
 from wizard.runner.sharing import count_jobs, tell_of_sharing
@@ -167,7 +167,8 @@ class Stepping:
     def limit(self, probe: AnyProbe) -> float:
         """Seconds that a probe may take."""
         state = self._ledger.state
-        return probe_limit(probe, self._problem.timeout, state.longest, state.slowest)
+        usual = Usual(state.longest, state.slowest, state.largest, state.nodes)
+        return probe_limit(probe, self._problem.timeout, usual)
 
     # -- before it runs
 

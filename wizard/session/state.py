@@ -194,6 +194,8 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     longest: Mapping[str, float] = {}
     # Seconds of the longest run on one sample, by engine name: a program that is started for each takes as long for each.
     slowest: Mapping[str, float] = {}
+    # Nodes of the largest part that worked, by engine name: of what is larger, ``longest`` tells little.
+    largest: Mapping[str, int] = {}
     nodes: int = 0  # of the model last taken in
     taken: Findings | None = None  # another session's, from which this one goes on
     taken_from: str = ""  # that session's id
@@ -480,7 +482,7 @@ def _change(route: tuple[Visit, ...], run: int, /, **changes: Any) -> tuple[Visi
     return tuple(msgspec.structs.replace(v, **changes) if v.run == run else v for v in route)
 
 
-_LEARNED = ("fingerprints", "engines", "longest", "slowest", "nodes")  # what ``_learn_from`` may change
+_LEARNED = ("fingerprints", "engines", "longest", "slowest", "largest", "nodes")  # what ``_learn_from`` may change
 
 
 def _learn_from(state: State, event: ProbeFinished, probe: AnyProbe | None) -> dict[str, Any]:
@@ -503,6 +505,8 @@ def _learn_from(state: State, event: ProbeFinished, probe: AnyProbe | None) -> d
         each = (event.seconds - m.build_seconds) / (runs * max(1, len(probe.samples)))
         if each > state.slowest.get(engine, 0.0):
             learned["slowest"] = {**state.slowest, engine: each}
+        if m.nodes > state.largest.get(engine, 0):
+            learned["largest"] = {**state.largest, engine: m.nodes}
         return learned
     if isinstance(m.facts.get("nodes"), int):
         return {"nodes": m.facts["nodes"]}

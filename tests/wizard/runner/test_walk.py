@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engines.asking import StepRefused
-from engines.probe import Check, Import, Inspect, LoadInputs, Measure, Measurement
+from engines.probe import Candidate, Check, Import, Inspect, LoadInputs, Measure, Measurement
 from engines.steps.base import Finish
 from engines.workers.pool import Slot
 from wizard.runner import limits, progress
@@ -656,9 +656,29 @@ def test_many_samples_may_take_as_long_as_they_are_many():
     many = msgspec.structs.replace(few, samples=tuple(map(str, range(32))))
     answer = e.ProbeFinished(key="few", run=1, measurement=Measurement(build_seconds=0.1, run_seconds=8.0), seconds=8.1)
     learned = _learn_from(State(), answer, few)
-    told = [limits.probe_limit(p, 0.0, learned["longest"], learned["slowest"]) for p in (few, many)]
+    usual = limits.Usual(**learned)
+    told = [limits.probe_limit(p, 0.0, usual) for p in (few, many)]
     assert told == [pytest.approx(81), pytest.approx(640)]
-    assert limits.probe_limit(many, 5.0, learned["longest"], learned["slowest"]) == 5.0
+    assert limits.probe_limit(many, 5.0, usual) == 5.0
+
+
+def test_a_node_alone_does_not_shorten_what_more_of_them_may_take():
+    """Seen on TensorRT: silero's If was refused, the node before it worked alone in 0.1 s, and the model with plain nodes in the
+    place of the If, which is the workaround, was stopped after 30 s while it was built for the first time."""
+    alone, half = measure((1,)), measure(range(39))
+    whole = msgspec.structs.replace(alone, candidate=Candidate())
+    answer = e.ProbeFinished(key="k", run=1, measurement=Measurement(build_seconds=0.1, nodes=1), seconds=0.1)
+    learned = _learn_from(State(), answer, alone)
+    usual = limits.Usual(**learned, nodes=78)
+    floor = limits.TIMEOUT_FLOOR
+    assert [limits.probe_limit(p, 0.0, usual) for p in (alone, half, whole)] == [floor, 39 * floor, 78 * floor]
+    assert limits.probe_limit(whole, 7.0, usual) == 7.0
+    assert limits.probe_limit(whole, 0.0, limits.Usual(**learned, nodes=50_000)) == limits.FIRST_TIMEOUT
+    built = e.ProbeFinished(key="w", run=1, measurement=Measurement(build_seconds=0.2, nodes=78), seconds=0.2)
+    known = limits.Usual(**{**learned, **_learn_from(State(**learned), built, whole)}, nodes=78)
+    assert [limits.probe_limit(p, 0.0, known) for p in (alone, half, whole)] == [floor] * 3
+    slow = msgspec.structs.replace(known, longest={"fake": 500.0})
+    assert limits.probe_limit(whole, 0.0, slow) == 5000.0
 
 
 def test_a_probe_at_work_for_long_is_spoken_of(tmp_path, monkeypatch):
