@@ -57,3 +57,22 @@ def test_a_session_that_did_not_begin_tells_nothing(tmp_path: Path) -> None:
     story = Story(tmp_path / "none" / "journal.jsonl")
     assert story.look() == []
     assert story.facts() == {"B": 0.0, "builds": 0, "steps": ""}
+
+
+def test_a_part_that_is_built_where_the_whole_is_refused_is_no_b(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    asked = {"op": "measure", "engine": "tensorrt:precision=fp16", "samples": ["real:0"]}
+    refused = {"build_seconds": 6.5, "status": "build-failed"}
+    lines = [
+        event("session.opened", 0),
+        event("step.started", 1, run=1, step="compare"),
+        event("probe.started", 1, key="whole", run=1, probe=asked),
+        event("probe.finished", 8, key="whole", run=1, seconds=6.5, measurement=refused),
+        *build("alone", 8, 0.1, candidate={"nodes": "0"}),
+    ]
+    path.write_text("".join(lines))
+    story = Story(path)
+    assert story.look() == []
+    assert story.facts()["B"] == 0.0
+    path.write_text("".join([*lines, *build("open", 9, 47.0, candidate={"nodes": "*"})]))
+    assert story.look() == ["B = 47.0 s (compare)"]
