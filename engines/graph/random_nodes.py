@@ -1,6 +1,6 @@
 """Which nodes of a model draw random numbers that its outputs depend on."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 
@@ -26,6 +26,11 @@ def list_random(graph: GraphProto) -> tuple[str, ...]:
         if random is not None:
             found.append(f"{node.name or node.output[0]} ({random.op_type})")
     return tuple(reversed(found))
+
+
+def draw_numbers(nodes: Iterable[NodeProto]) -> bool:
+    """Whether one of the nodes, or a node of their bodies, may draw random numbers."""
+    return any(may_draw(inner) for node in nodes for inner in _with_bodies(node))
 
 
 def may_draw(node: NodeProto) -> bool:

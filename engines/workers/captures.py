@@ -85,7 +85,8 @@ def capture_values(
             found[t] = value
     if missing:
         wanted = set(missing)
-        found.update(captures.capture([*missing, *captures.find_cheap(missing)], keep=wanted.__contains__))
+        for t, value in captures.capture([*missing, *captures.find_cheap(missing)], keep=wanted.__contains__):
+            found[t] = captures.map_large(t, value)
         captures.evict()
     if lacking := [model.index.tensors[t].name for t in tensors if t not in found]:
         why = captures.why or f"The reference {reference} could not give it."
@@ -275,9 +276,15 @@ class _Captures:
             for t, value in arrays.items():
                 self._write_capture(t, value)
                 if keep(t):
-                    stored = read_array(self._folder / f"{self._names[t]}.npy") if value.nbytes >= _MAP_FROM else None
-                    yield t, value if stored is None else stored
+                    yield t, value
             done += len(batch)
+
+    def map_large(self, tensor: int, value: Array) -> Array:
+        """The value of an inner tensor that was captured just now, as its file has it where it is large."""
+        if value.nbytes < _MAP_FROM or tensor in self._index.outputs:
+            return value
+        stored = read_array(self._folder / f"{self._names[tensor]}.npy")
+        return value if stored is None else stored
 
     def _run_marked(self, batch: Sequence[int]) -> dict[int, Array]:
         """A run with these tensors marked; a batch that cannot run is halved until what cannot be marked is alone."""

@@ -21,6 +21,7 @@ from engines.data import postprocess, samples, score, tactic_replay
 from engines.graph import external, load, rewrites
 from engines.graph.cut import Cut
 from engines.graph.model_problem import ModelProblem
+from engines.graph.random_nodes import draw_numbers
 from engines.graph.ranges import ALL, decode, encode
 from engines.probe import APART, HUGE, Candidate, Measure, Measurement, SampleResult, Score
 from engines.sources import POSTPROCESSING, SCORING
@@ -69,6 +70,12 @@ _builds: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST
 _slices: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
 # Apart from what is run with them: that may not be closed meanwhile.
 _stages: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
+# What the reference made of values that were put into it. A search that trims a case from its front, and fresh builds of one
+# that fails steadily, put in the same bits again and again; nothing but these decides what comes out.
+_KEPT_TRANSPLANTS, _HEAVIEST_TRANSPLANTS = 8, 32 << 20
+_transplants: Kept[dict[int, Array]] = Kept(
+    _KEPT_TRANSPLANTS, lambda _: None, lambda made: sum(a.nbytes for a in made.values()), _HEAVIEST_TRANSPLANTS
+)
 
 
 def measure(probe: Measure, store: Store, progress: Say) -> Measurement:
@@ -522,8 +529,13 @@ class _Measuring:
             piece = part.cut(arrays, constants)
             return _Ready(piece, part.build(probe.reference, piece, arrays), 0.0)
 
-        ready = _slices.get(_build_key(question, arrays, constants), make)
-        return arrays_by_id(ready.part, ready.built.run(feeds_by_name(ready.part, arrays)))
+        def run() -> dict[int, Array]:
+            ready = _slices.get(_build_key(question, arrays, constants), make)
+            return arrays_by_id(ready.part, ready.built.run(feeds_by_name(ready.part, arrays)))
+
+        if engine.info.recorded or draw_numbers(self.model.node_protos[n] for n in nodes):
+            return run()
+        return _transplants.get(_build_key(question, {}, {**arrays, **constants}), run)
 
     def _keep_refused(self, fault: EngineFault, feed: Feed, expected: Mapping[int, Array]) -> Measurement:
         """The answer of an engine that did not build, with what it was given kept."""

@@ -132,6 +132,25 @@ def test_no_effect_is_sought_of_a_part_that_is_right_to_the_bit(opened, monkeypa
     assert len(sought) == runs
 
 
+@pytest.mark.parametrize("drawing", [False, True])
+def test_the_same_bits_are_put_into_the_reference_run_once(opened, monkeypatch, drawing: bool) -> None:
+    """Fresh builds of a case that fails steadily give the same bits. What draws random numbers is run again."""
+    session, run = opened("sort_tf_massive_m4"), []
+    measure._transplants.clear()
+    real = measure._slices.get
+    monkeypatch.setattr(measure._slices, "get", lambda *a: run.append(a) or real(*a))
+    monkeypatch.setattr(measure, "draw_numbers", lambda _: drawing)
+    pow_, other = session.by_op("Pow")[:2]
+    asked = [(pow_, 0, 0), (pow_, 1, 0), (other, 0, 0), (pow_, 0, 1), (pow_, 2, 0)]
+    answers = [
+        only(session.measure(EMULATE, session.nodes(n), samples=(f"real:0/{row}",), effect=True, attempt=attempt)).effect
+        for n, attempt, row in asked
+    ]
+    assert answers[0] == answers[1] == answers[4]
+    assert answers[0] not in answers[2:4]
+    assert len(run) == (5 if drawing else 3)
+
+
 def test_every_overflowing_pow_of_the_transformer_fails_alone_and_for_the_whole(opened) -> None:
     session = opened("sort_tf_massive_m4")
     for n in session.by_op("Pow"):
