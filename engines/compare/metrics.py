@@ -14,6 +14,7 @@ from engines.probe import HUGE, SILENT_DB, Score
 CHUNK = 1 << 16  # elements: their float64 copies stay in the processor's cache
 STEPS = 64  # of the front
 SAMPLE = 256  # points from which a first front is made
+CORNERS = 6  # steps of it that the other points are held against: with more, the comparing costs more than the sorting
 # Polygraphy's denominator for a reference of zero, so that elementwise questions get its answers.
 TINY = 2.220446049250313e-16
 DEFAULT = 1e-5
@@ -76,22 +77,29 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
         size = np.abs(y)
         with np.errstate(over="ignore"):
             apart = np.minimum(np.abs(x - y), HUGE)
-            relative = np.minimum(apart / np.where(size == 0, TINY, size), HUGE)
         unequal = int(np.count_nonzero(apart))
-        differing += unequal
-        if unequal:
-            gone = size[(x == 0) & (size > 0)]
-            vanished, vanished_max = vanished + gone.size, max(vanished_max, float(gone.max(initial=0.0)))
         absmax = max(absmax, float(size.max()))
+        small_y = y if scale == 1 else y * scale
+        square = float(np.dot(small_y, small_y))
+        signal += square
+        if not unequal:  # most of what a part gives that is right
+            actual_absmax = max(actual_absmax, float(size.max()))
+            power, dot = power + square, dot + square
+            continue
+        with np.errstate(over="ignore"):
+            relative = np.minimum(apart / np.where(size == 0, TINY, size), HUGE)
+        differing += unequal
+        gone = size[(x == 0) & (size > 0)]
+        vanished, vanished_max = vanished + gone.size, max(vanished_max, float(gone.max(initial=0.0)))
         actual_absmax = max(actual_absmax, float(x.max()), -float(x.min()))
-        scaled, small_x, small_y = apart * scale, x * scale, y * scale
+        scaled, small_x = (apart, x) if scale == 1 else (apart * scale, x * scale)
         difference += float(np.dot(scaled, scaled))
-        signal += float(np.dot(small_y, small_y))
         power += float(np.dot(small_x, small_x))
         dot += float(np.dot(small_x, small_y))
-        max_abs, max_rel = max(max_abs, float(apart.max())), max(max_rel, float(relative.max()))
+        largest = float(relative.max())
+        max_abs, max_rel = max(max_abs, float(apart.max())), max(max_rel, largest)
         mismatched += int(np.count_nonzero((apart > DEFAULT) & (relative > DEFAULT)))
-        ulp = max(ulp, _ulps(apart, size, coarse))
+        ulp = max(ulp, _ulps(*_farthest(apart, size, relative, largest, coarse), coarse))
         front = _merge(front, apart, relative)
     count = max(1, int(expected.size))
     noise, level = float(np.sqrt(difference)), float(np.sqrt(signal))
@@ -136,8 +144,9 @@ def _integers(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[
         signal += float(np.dot(y, y))
         power += float(np.dot(x, x))
         dot += float(np.dot(x, y))
-        wrong += int(np.count_nonzero(apart))
-        front = _merge(front, apart, relative)
+        if unequal := int(np.count_nonzero(apart)):
+            wrong += unequal
+            front = _merge(front, apart, relative)
     noise, level = float(np.sqrt(difference)), float(np.sqrt(signal))
     return Score(
         name=name,
@@ -210,18 +219,16 @@ def _parts(x: np.ndarray) -> np.ndarray:
 
 
 def _merge(front: Floats, apart: Floats, relative: Floats) -> Floats:
-    """The front with more points. Most points lie behind a front of a sample of them: only the rest is sorted."""
-    some = apart > 0
-    if not some.any():
-        return front
-    points = np.stack([apart, relative], axis=1) if some.all() else np.stack([apart[some], relative[some]], axis=1)
-    if len(points) > 4 * SAMPLE:
-        first = _front(np.concatenate([front, points[:: len(points) // SAMPLE]]))[::-1]  # smallest absolute first
-        at = np.searchsorted(first[:, 0], points[:, 0])  # the first step that is at least as far apart
-        ahead = np.append(first[:, 1], -1.0)[at]  # and of those ahead the largest relative
-        points = points[points[:, 1] > ahead]
-        front = first
-    return _front(np.concatenate([front, points]))
+    """The front with more points, not all of which are 0 apart. Most lie behind a front of a sample of them, and of these behind
+    one of a few of its steps: only the rest is sorted."""
+    if len(apart) > 4 * SAMPLE:
+        few = slice(None, None, len(apart) // SAMPLE)
+        front = _front(np.concatenate([front, np.stack([apart[few], relative[few]], axis=1)]))
+        ahead = np.ones(len(apart), bool)
+        for absolute, steepest in front[:: -(-len(front) // CORNERS)]:
+            ahead &= (apart > absolute) | (relative > steepest)
+        apart, relative = apart[ahead], relative[ahead]
+    return _front(np.concatenate([front, np.stack([apart, relative], axis=1)]))
 
 
 def _front(points: Floats) -> Floats:
@@ -246,6 +253,16 @@ def _steps(front: Floats) -> tuple[tuple[float, float], ...]:
 def _outwards(value: float) -> float:
     """As ``to_json``, and never smaller."""
     return to_json(value) if value.is_integer() else float(_UP.create_decimal_from_float(value))
+
+
+def _farthest(apart: Floats, size: Floats, relative: Floats, largest: float, dtype: np.dtype) -> tuple[Floats, Floats]:
+    """(apart, size) of the elements of which one is the most units in the last place from its reference. A unit is between a half
+    and one times the same part of the magnitude, so that it is one of those of at least half the ``largest`` relative
+    difference; that holds above the smallest normal number, where the unit gets no smaller."""
+    if largest >= HUGE or bool(((size < _precision(dtype)[0]) & (apart > 0)).any()):
+        return apart, size
+    far = relative >= 0.49 * largest  # less than a half: both were rounded
+    return apart[far], size[far]
 
 
 def _ulps(apart: Floats, size: Floats, dtype: np.dtype) -> float:

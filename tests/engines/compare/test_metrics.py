@@ -131,6 +131,37 @@ def test_ulp_counts_in_the_coarser_type() -> None:
     assert score("y", np.array([1 + 2**-22], np.float32), exact).ulp == 2.0
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize(
+    "apart", ["in their last digits", "one by far, of a magnitude just below a power of two", "zero"]
+)
+def test_the_farthest_unit_in_the_last_place_is_found_among_many(dtype: type, apart: str) -> None:
+    """Not each element is asked how many units it is off; the answer is that of asking each."""
+    rng = np.random.default_rng(0)
+    expected = (rng.standard_normal(5000) * 2.0 ** rng.integers(-6, 7, 5000)).astype(dtype)
+    actual = (expected * (1 + 1e-3 * rng.standard_normal(5000))).astype(dtype)
+    if apart == "zero":  # of which a unit is no share
+        expected[:2] = 1.0, 0.0
+        actual[:2] = 1.9, np.finfo(dtype).smallest_normal
+    elif apart != "in their last digits":
+        expected[:2] = 1.0, 1.999
+        actual[:2] = 1.5, 2.74
+    off = np.abs(actual.astype(np.float64) - expected)
+    digits, tiny = np.finfo(dtype).nmant, float(np.finfo(dtype).smallest_normal)
+    units = off / 2.0 ** (np.floor(np.log2(np.maximum(np.abs(expected.astype(np.float64)), tiny))) - digits)
+    assert score("y", actual, expected).ulp == pytest.approx(units.max(), rel=1e-7)
+
+
+def test_elements_that_are_equal_count_in_the_cosine() -> None:
+    expected, actual = np.ones(20, np.float32), np.ones(20, np.float32)
+    actual[-1] = 3.0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics, "CHUNK", 7)
+        s = score("y", actual, expected)
+    assert s.cosine == pytest.approx(22 / math.sqrt(20 * 28))
+    assert (s.absmax, s.actual_absmax) == (1.0, 3.0)
+
+
 @pytest.mark.parametrize(
     "dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, np.float16, np.float64]
 )
