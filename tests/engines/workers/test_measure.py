@@ -143,7 +143,9 @@ def test_the_same_bits_are_put_into_the_reference_run_once(opened, monkeypatch, 
     pow_, other = session.by_op("Pow")[:2]
     asked = [(pow_, 0, 0), (pow_, 1, 0), (other, 0, 0), (pow_, 0, 1), (pow_, 2, 0)]
     answers = [
-        only(session.measure(EMULATE, session.nodes(n), samples=(f"real:0/{row}",), effect=True, attempt=attempt)).effect
+        only(
+            session.measure(EMULATE, session.nodes(n), samples=(f"real:0/{row}",), effect=True, attempt=attempt)
+        ).effect
         for n, attempt, row in asked
     ]
     assert answers[0] == answers[1] == answers[4]
