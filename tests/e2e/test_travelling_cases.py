@@ -54,6 +54,23 @@ def test_its_check_needs_nothing_but_the_engine(case: Path) -> None:
     assert "still there: /head/MatMul" in still.stdout
 
 
+def test_the_line_that_shows_the_fault_can_be_pasted(narrowdown: Narrowdown, models: Path, tmp_path: Path) -> None:
+    """From a folder with a blank in its name, too."""
+    node = helper.make_node
+    model = save(
+        models / "square.onnx", [node("Mul", ["x", "x"], ["s"], "square"), node("Sqrt", ["s"], ["y"], "root")], {"x": [1, 4]},
+        {"y": [1, 4]}, {},
+    )  # fmt: skip
+    inputs = feeds(models / "square_in.npz", x=np.full((1, 4), 3e3, np.float32))
+    place = tmp_path / "my session"
+    ran = narrowdown(
+        "run", model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--session", place, "--display", "plain"
+    )
+    line = re.search(r"\((python .*check\.py\S*) shows the fault again\)", ran.out)
+    assert line, ran.out
+    assert shlex.split(line[1]) == ["python", str(place / "case" / "check.py")]
+
+
 @pytest.mark.parametrize("manner", ["random", "none"])
 def test_a_case_that_was_shrunk_holds_no_secrets(inside: Narrowdown, walked: Walked, case: Path, manner: str) -> None:
     """Its weight became a few equal values: nothing is left to be withheld, and the report says so."""

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import functools
+import shlex
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -393,7 +394,11 @@ def finish(place: Path, code: int, *, text: bool) -> None:
             print(f"  names    {visible(report.names.legend)}")
         if case:
             checkable = can_check(reading.description.problem)
-            shows = f"python {case}/check.py shows the fault again" if checkable else "commands.sh says how to see it"
+            shows = (
+                f"python {shlex.quote(str(Path(case) / 'check.py'))} shows the fault again"
+                if checkable
+                else "commands.sh says how to see it"
+            )
             print(f"  case     {case}  ({shows})")
             print(f"  send     it as a zip file to {name_addressee(report.engine)}; {ISSUE} in it is the text")
             if (Path(case) / TRACES).is_file():
