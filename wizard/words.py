@@ -123,6 +123,21 @@ def duration(seconds: float) -> str:
     return f"{whole // 86_400} days{f' {hours} h' if hours else ''}"
 
 
+def say_span(least: float, most: float) -> str:
+    """``2 to 40 s``, ``20 s to 4 min``, ``up to 3 s``: as exact as such a range is."""
+    low, high = _rough(least), _rough(most)
+    if least < 1:
+        return f"up to {high[0]} {high[1]}"
+    return f"{low[0]} to {high[0]} {high[1]}" if low[1] == high[1] else f"{low[0]} {low[1]} to {high[0]} {high[1]}"
+
+
+def _rough(seconds: float) -> tuple[int, str]:
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds >= 1.5 * unit:
+            return round(seconds / unit), name
+    return round(seconds), "s"
+
+
 def size(bytes_: float) -> str:
     """``12 KiB``, ``1.1 GiB``."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
@@ -138,10 +153,14 @@ def price(cost: Cost) -> str:
         return "nothing has to run: every answer is known from before"
     if cost.probes < 0:
         return "not known yet; this step finds out"
-    asked = f"about {count(cost.probes, 'probe')}"
-    work = [count(cost.builds, "build"), count(cost.runs, "run")] if cost.builds > 0 else []
-    parts = [f"{asked} ({', '.join(work)})" if work else asked]
-    parts += [f"about {duration(cost.seconds)}"] if cost.seconds >= 0 else []
+    if cost.open:
+        probes = f"{cost.least_probes:,} to {count(cost.most_probes, 'probe')}"
+        parts = [f"{say_span(cost.least, cost.most)} ({probes}), depending on what is found"]
+    else:
+        asked = f"about {count(cost.probes, 'probe')}"
+        work = [count(cost.builds, "build"), count(cost.runs, "run")] if cost.builds > 0 else []
+        parts = [f"{asked} ({', '.join(work)})" if work else asked]
+        parts += [f"about {duration(cost.seconds)}"] if cost.seconds >= 0 else []
     parts.append(f"at most {size(cost.disk)} more on disk" if cost.disk >= 0 else "disk space not known yet")
     unknown = ". How long one takes is not known yet; this step finds out" if cost.seconds < 0 else ""
     if cost.seconds < 0 and cost.unit > 0:

@@ -6,14 +6,14 @@ never guessed from the model alone: where no probe has been measured yet, second
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.probe import AnyProbe, Check, Import, Measure, Measurement, SampleInfo
+from engines.probe import AnyProbe, Check, Import, Measure, Measurement, SampleInfo, Sanitize, Unroll
 from engines.spec import parse
 
 # import: the user's model is taken in. read: no build (inputs, the graph, a model made of another). whole: the whole model on
@@ -27,6 +27,10 @@ RECENT = 8
 # Times its build and its runs that a probe takes, with scores and messages: 1.28 at 30 ms a build
 # (tests/benchmarks/test_warm_probe.py).
 SCORED = 1.25
+# Seconds of a probe beside its build that do not grow with its rows, but half of those at most. Five looks at 4 to 9 rows beside
+# 28 and 32 of the same model: 0.5 to 1.3 of what came is told so, and 0.25 to 0.5 by the square root of the rows.
+ONCE = 0.1
+MOSTLY_BUILT = 0.8
 # Bytes that a probe leaves in the journal, in its log and among the artifacts, at most: 3 to 10 KiB came (docs/estimates.md).
 LINE = 8 << 10
 # Seconds of an engine's first build from which a search looks for a cheaper twin (``engines.search.twin``).
@@ -35,13 +39,21 @@ DEAR = 20.0
 # took 2 to 6, of 84 s 8 (docs/tensorrt.md). What a CPU engine builds for so long it mostly reads from the disk, once too.
 COLD = 8.0
 # What a later build of the whole model takes of a first one that was dear, where an engine times kernels and keeps what it timed:
-# 1.1 to 2.4 s after 24 to 115 s on a transformer, 1.3 after 82 and 5 to 9 after 380 to 466 s on CNNs (TensorRT 10.6): a second,
-# and this part of the first.
+# 0.2 to 0.7 s after 12 s on small models, 1.1 to 2.4 s after 24 to 115 s on a transformer, 1.3 after 82 and 5 to 9 after 380 to
+# 466 s on CNNs (TensorRT 10.6): so many seconds, and this part of the first.
+LEAST = 0.3
 LATER = 1 / 50
-# Seconds of a part's build, where kernels are timed and no part was built yet: 0.4 to 0.6 on three CNNs, 1.7 on a transformer.
-CUT = 0.5
+# Seconds of a part's build, where kernels are timed and no part was built yet: 0.2 to 0.6 on six models, 1.5 and 1.7 on a
+# transformer.
+CUT = 0.35
 # A run with fewer marks than this part of the nodes takes what one without any does.
 MANY = 20
+# Times its least that the most of a range is, from which it tells more than a number between them.
+WIDE = 4.0
+# Times their price that the probes of a search take at the least, and at the most, where more samples join it: magika's took 0.4
+# to 3.8 times that in three searches, others 0.6 to 2.8.
+CHEAP, JOINED = 0.7, 2.0
+SOON = 2.0  # seconds; nobody plans by less
 # How a probe ends where the engine refuses what it is given, or dies of it.
 BROKEN = ("build-failed", "unsupported", "invalid-model", "crash")
 # A part with more tensors cut inside than this is no case of a few nodes.
@@ -61,6 +73,12 @@ BESIDE: Mapping[Kind, tuple[tuple[Kind, float], ...]] = {
 }
 
 
+# Of a model on a CPU engine, what a look at all of its nodes takes beside what the whole takes, and seconds for each node more,
+# to score what it makes: sort, a keyword spotter, a filter bank and a classifier, of 37 to 258 nodes, took 0.7 to 1.6 times that,
+# and magika, whose tensors are large, up to 4. The same nodes alone take about as long as watched: 0.5 to 1.7.
+LOOKED_INTO, NODE = 1.5, 0.001
+
+
 class Work(msgspec.Struct, frozen=True):
     """Probes of one kind. ``count_rows``: what each feeds, 0 unknown; ``runs``: of each build. ``ahead``: free slots take part.
     ``times``: each takes so many times what is usual for its kind. ``share``: of the model that each looks at, where it is priced
@@ -68,7 +86,8 @@ class Work(msgspec.Struct, frozen=True):
     been run on yet. ``told``: seconds that one takes, where that is told by other means than probes of its kind.
     ``reused``: it feeds a build that stands, and makes none. ``afresh``: it is built with nothing of earlier builds; ``dear``:
     on an engine whose builds are, so that no other probe tells what that takes. ``timed``: by an engine that times kernels and
-    keeps what it timed; ``more``: seconds that each takes beside what is usual."""
+    keeps what it timed; ``more``: seconds that each takes beside what is usual; ``nodes``: that each looks into.
+    ``least``, ``most``: of the probes, where how many there will be depends on what is found; -1 where it does not."""
 
     kind: Kind
     probes: int = 1
@@ -84,6 +103,20 @@ class Work(msgspec.Struct, frozen=True):
     dear: bool = False
     timed: bool = False
     more: float = 0.0
+    nodes: int = 0
+    least: int = -1
+    most: int = -1
+
+    @property
+    def open(self) -> bool:
+        """Whether nobody knows how many it will be, as that depends on what is found."""
+        return self.most >= 0
+
+    def cut(self, probes: int) -> "Work":
+        """So many of them, where the others are known or come elsewhere."""
+        known = self.probes - probes
+        left = {"least": max(0, self.least - known), "most": max(probes, self.most - known)} if self.open else {}
+        return msgspec.structs.replace(self, probes=probes, **left)
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -98,6 +131,23 @@ class Plan(msgspec.Struct, frozen=True):
     def probes(self) -> int:
         return sum(w.probes for w in self.works)
 
+    @property
+    def fewest(self) -> "Plan":
+        """The same, with as few probes as its searches may take."""
+        return self._with(lambda w: w.least, CHEAP)
+
+    @property
+    def longest(self) -> "Plan":
+        """With as many."""
+        return self._with(lambda w: w.most, JOINED)
+
+    def _with(self, count: Callable[[Work], int], times: float) -> "Plan":
+        works = tuple(
+            msgspec.structs.replace(w, probes=count(w), times=times * max(w.times, times > 1)) if w.open else w
+            for w in self.works
+        )
+        return msgspec.structs.replace(self, works=works)
+
     def after(self, done: int) -> "Plan":
         """The plan without its first ``done`` probes."""
         return self.of(max(0, self.probes - done))
@@ -107,11 +157,11 @@ class Plan(msgspec.Struct, frozen=True):
         works, missing = [], probes
         for work in self.works if first else reversed(self.works):
             taken = min(work.probes, missing)
-            works += [msgspec.structs.replace(work, probes=taken)] if taken else []
+            works += [work.cut(taken)] if taken else []
             missing -= taken
         works = works if first else works[::-1]
         if missing > 0:
-            last = self.works[-1] if self.works else Work("part")
+            last = next((w for w in reversed(self.works) if w.open), self.works[-1] if self.works else Work("part"))
             works.append(msgspec.structs.replace(last, probes=missing))
         return Plan(tuple(works), self.disk, self.captured)
 
@@ -157,7 +207,8 @@ class Seen(msgspec.Struct, frozen=True):
 class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a step is expected to take; -1: unknown. ``probes`` are those whose answers are not known already; ``runs`` counts
     each feed; ``disk``: bytes at most; ``unit``: seconds of the engine's first build, where no later one has told what it
-    takes."""
+    takes. ``least``, ``most``: seconds that it takes as the fewest and the most probes come that its searches ask
+    (``least_probes``, ``most_probes``); unknown of a step that searches nothing."""
 
     probes: int = -1
     builds: int = -1
@@ -165,24 +216,44 @@ class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = -1.0
     disk: int = -1
     unit: float = -1.0
+    least: float = -1.0
+    most: float = -1.0
+    least_probes: int = -1
+    most_probes: int = -1
+
+    @property
+    def open(self) -> bool:
+        """Whether the seconds differ so much with what is found that one number for them would say more than is known."""
+        return self.least >= 0 and self.most > WIDE * self.least and self.most - self.least >= SOON
 
 
 def price_plan(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
     """The plan, priced. ``slots``: probes at a time; a search that runs ahead on n of them is about 1 + log2(n) / 5 times as fast
     (docs/benchmarks.md: 1.3 on 2 slots, 1.5 on 4, 1.6 on 8), as most of what runs ahead is not asked for."""
     built = [w for w in plan.works if w.kind not in ("import", "read")]
-    parts = [(w, price_work(w, seen)) for w in plan.works if w.probes]
-    faster = 1 + math.log2(max(1, slots)) / 5
-    known = [seconds / (faster if w.ahead else 1.0) for w, seconds in parts if seconds is not None]
-    firsts = [s.build_seconds for s in seen if s.first] if len(known) < len(parts) else []
-    return Cost(
+    seconds = _price_works(plan, seen, slots)
+    firsts = [s.build_seconds for s in seen if s.first] if seconds < 0 else []
+    made = Cost(
         probes=plan.probes,
         builds=sum(w.probes for w in built),
         runs=sum(w.probes * w.runs * max(1, w.rows) for w in built),
-        seconds=round(sum(known), 3) if len(known) == len(parts) else -1.0,
+        seconds=seconds,
         disk=plan.disk + LINE * plan.probes if plan.disk >= 0 else -1,
         unit=round(max(firsts, default=-1.0), 1),
     )
+    if not any(w.open for w in plan.works):
+        return made
+    fewest, longest = plan.fewest, plan.longest
+    least, most = (_price_works(p, seen, slots) for p in (fewest, longest))
+    return msgspec.structs.replace(made, least=least, most=most, least_probes=fewest.probes, most_probes=longest.probes)
+
+
+def _price_works(plan: Plan, seen: Sequence[Seen], slots: int) -> float:
+    """Seconds of all of them; -1 where those of one are not known."""
+    parts = [(w, price_work(w, seen)) for w in plan.works if w.probes]
+    faster = 1 + math.log2(max(1, slots)) / 5
+    known = [seconds / (faster if w.ahead else 1.0) for w, seconds in parts if seconds is not None]
+    return round(sum(known), 3) if len(known) == len(parts) else -1.0
 
 
 def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
@@ -196,7 +267,7 @@ def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
     each = _seconds_of_one(work, like)
     if firsts and not work.reused and all(s.reused for s in like):
         # No later build was made.
-        return work.probes * (work.more + 1 + LATER * max(firsts)) if work.timed else None
+        return work.probes * (work.more + LEAST + LATER * max(firsts)) if work.timed else None
     if work.timed and work.kind in ("part", "effect") and not any(s.kind == work.kind for s in seen):
         each = CUT
     if work.afresh and work.dear and not any(s.afresh and s.kind in ("part", "effect") for s in seen):
@@ -208,7 +279,9 @@ def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
     for beside, times in BESIDE.get(work.kind, ()) if each is None and not timed else ():
         each = _seconds_of_one(msgspec.structs.replace(work, rows=1), [s for s in seen if s.kind == beside])
         if each is not None:
-            each *= times * work.share
+            if work.nodes and not work.timed:
+                times = LOOKED_INTO if beside == "whole" else 1.0
+            each = each * times * work.share + NODE * work.nodes * (beside == "whole" and not work.timed)
             break
     if each is None and work.kind in ("import", "read") and seen:
         each = min(s.seconds for s in seen)
@@ -217,8 +290,9 @@ def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
 
 def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:
     """Seconds of one probe, from those of its kind: with as many rows where there are such, else between the nearest on either
-    side; beyond all of them by the square root, as a part of each probe does not grow with its rows. More runs than those had
-    cost a run each."""
+    side; beyond all of them in proportion, but for the build and a little more;
+    where the build is nearly all of it (other shapes, other kernels) by the square root. More runs than those had cost a run
+    each."""
     if not like:
         return None
     if work.reused:
@@ -227,8 +301,9 @@ def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:
         like = [s for s in like if not s.reused] or like
     # What a further run takes shows where there were some: of a single one the engine's own time is a part of it.
     repeated = [s for s in like if s.runs > 1] or like
-    # What ran cold tells less of what will not.
-    like = [s for s in like if s.cold == work.fresh] or like
+    # What ran cold tells less of what will not, but more than what ran on other rows.
+    alike = {s.rows for s in like if s.cold == work.fresh}
+    like = [s for s in like if s.cold == work.fresh or (s.rows not in alike and not (work.fresh and alike))]
     like = [s for s in like if s.afresh == work.afresh] or like
     at: dict[int, list[Seen]] = {}
     for s in like:
@@ -243,7 +318,12 @@ def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:
         single = took[below] + (took[above] - took[below]) * (rows - below) / max(1, above - below)
     else:
         nearest = below or above
-        single = took[nearest] * math.sqrt(rows / nearest)
+        built = min(took[nearest], statistics.median_low([s.build_seconds for s in at[nearest][-RECENT:]]))
+        if built >= MOSTLY_BUILT * took[nearest]:
+            single = took[nearest] * math.sqrt(rows / nearest)
+        else:
+            stays = built + min(ONCE, (took[nearest] - built) / 2)
+            single = stays + (took[nearest] - stays) * rows / nearest
     a_run = statistics.median_low([s.run_seconds / max(1, s.runs * s.rows) for s in repeated[-RECENT:]])
     return max(0.0, single + (work.runs - 1) * a_run * rows)
 
@@ -266,7 +346,7 @@ def _seconds_of_one_run(s: Seen, fresh: bool) -> float:
 
 
 def classify_probe(probe: AnyProbe, engine: str, reference: str, nodes: int) -> Kind | None:
-    """What a probe of a session counts as; None for a look at an engine. ``nodes``: of the model."""
+    """What a probe of a session counts as; None for a look at an engine, and for what is done once. ``nodes``: of the model."""
     match probe:
         case Check():
             return "read" if probe.control else "check"
@@ -280,6 +360,9 @@ def classify_probe(probe: AnyProbe, engine: str, reference: str, nodes: int) -> 
             return "alone" if _severs_most(probe, nodes) else "effect" if probe.effect else "part"
         case Import():
             return "import"
+        case Sanitize() | Unroll():
+            # A model made of another took 51 s, and describing it less than one (a text model of 4 LSTMs): it prices nothing.
+            return None
     return None if type(probe).__name__ == "Inspect" else "read"
 
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from engines.asking import Sub
 from engines.compare.criterion import Verdict
+from engines.search.pace import Pace, count_trim
 
 Item = TypeVar("Item", bound=Hashable)
 # Chunks spared in a row before two are tried at once, then four. Of an oracle that is monotone at most two are: of two halves
@@ -21,10 +22,11 @@ _IN_A_ROW = 3
 
 
 def ddmin(
-    items: Sequence[Item], test: Callable[[tuple[Item, ...]], Sub[Verdict]], parts: int = 2
+    items: Sequence[Item], test: Callable[[tuple[Item, ...]], Sub[Verdict]], parts: int = 2, pace: Pace | None = None
 ) -> Sub[tuple[Item, ...]]:
     """A small failing subset of ``items``, in their order. ``items`` themselves are taken to fail; early items are dropped first.
     ``parts``: into how many it is divided at first; as many as there are items where most are likely to be needed.
+    ``pace``: is told before each question how many are left.
 
     ``test`` is a sub-generator that returns a Verdict. Ends after O(n^2) questions whatever the answers are.
     """
@@ -38,6 +40,9 @@ def ddmin(
         while at < len(chunks):
             gone = frozenset(x for chunk in chunks[at : at + wide] for x in chunk)
             rest = tuple(x for x in failing if x not in gone)
+            if pace is not None:
+                kept = at - len(chunks) + survivors
+                pace.left = count_trim(before, len(chunks), at, kept, single=single)
             verdict: Verdict | None = (yield from test(rest)) if rest else None
             if verdict is None or not verdict.failed:
                 if wide == 1:

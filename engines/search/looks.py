@@ -39,13 +39,19 @@ def look_again(ctx: StepContext, findings: Findings, bounds: Looks) -> Sub[tuple
     """
     rule = findings.criterion or Criterion()
     looks, failures, spent = 0, 0, 0.0
-    for at_once in bounds.batches:
+    for number, at_once in enumerate(bounds.batches):
         # Steps have no clock; what the runs so far took says how many more fit.
         left = int((bounds.seconds - spent) * looks / spent) if spent > 0 else at_once
         runs = min(at_once, bounds.most - looks, left)
         if runs < 1:
             break
-        yield Note(f"nothing yet in {looks} runs; looking again, {runs} times")
+        rest = min(bounds.most - looks, max(runs, left) if spent > 0 else bounds.most)
+        yield Note(
+            f"nothing yet in {looks} runs; looking again, {runs} times",
+            len(bounds.batches) - number,
+            runs=rest,
+            limit=bounds.seconds - spent,
+        )
         m = yield from asked(probe_whole(ctx, findings, samples=list_feeds(findings), runs=runs, exclusive=True))
         if m.status != "ok":
             break

@@ -18,6 +18,7 @@ from engines.graph.index import GraphIndex
 from engines.probe import Measurement
 from engines.search.ddmin import ddmin
 from engines.search.inquiry import Inquiry
+from engines.search.pace import Pace, halvings
 
 NodeIds: TypeAlias = frozenset[int]
 Test: TypeAlias = Callable[[NodeIds], Sub[Verdict]]
@@ -28,6 +29,7 @@ DIRECTIONAL = ("harmless", "milder", "amplified-downstream", "unrepresentable-in
 # (log2 n), and a group that hangs together is cheaper by delta debugging. Two, chosen: faults of up to four nodes at a distance.
 _APART = 2
 _WIDE = 8
+FEW = 4  # questions about what a cut holds, as a rule. Chosen, not measured
 # Lengths tried beside one that the engine cannot run, doubling: what does not build mostly ends in the middle of something, and
 # that is over a few nodes on.
 _BESIDE = (1, 2, 4, 8)
@@ -36,7 +38,8 @@ _BESIDE = (1, 2, 4, 8)
 class Trials(msgspec.Struct):
     """Every node set asked about so far, with its verdict. ``count`` is the number of distinct decision probes; ``most`` how many
     there may be, 0 for as many as it takes: from then on nothing new is asked, and cannot be told. ``beyond``: tensors whose
-    captured values are infinite once stored. A part that is fed one of them cannot be seen to fail, and is not asked about."""
+    captured values are infinite once stored. A part that is fed one of them cannot be seen to fail, and is not asked about.
+    ``pace``: how many are still to come."""
 
     ask: Inquiry
     known: dict[NodeIds, Verdict] = {}
@@ -45,6 +48,7 @@ class Trials(msgspec.Struct):
     best: int = -1
     most: int = 0
     beyond: frozenset[int] = frozenset()
+    pace: Pace = msgspec.field(default_factory=Pace)
 
     @property
     def ended(self) -> bool:
@@ -66,7 +70,7 @@ class Trials(msgspec.Struct):
             if self.beyond and not self.beyond.isdisjoint(self.ask.index.boundary(nodes)[0]):
                 return Verdict("unresolved", "unrepresentable-input")
             text = f"trying {len(nodes):,} of {len(self.ask.index.nodes):,} nodes"
-            yield Note(text, best=self.best, tried=self.count)
+            yield Note(text, best=self.best, tried=self.count, expected=self.pace.expected, more=self.pace.more)
             candidate = self.ask.candidate(nodes)
             m: Measurement = yield from self.ask.repeated(
                 lambda attempt: self.ask.ask(candidate, attempt=attempt), self.ask.verdict
@@ -102,7 +106,9 @@ def find_shortest(
         return beside.union(order[len(order) - length :] if from_end else order[:length])
 
     low, high = 0, len(order)
+    trials.pace.more = True  # what is left may hang together, which takes longer
     while high - low > 1:
+        trials.pace.left = halvings(high - low - 1) + (0 if from_end else halvings(high - 1)) + FEW
         middle = (low + high) // 2
         near = [middle, *(m for d in _BESIDE for m in (middle + d, middle - d) if low < m < high)]
         for length in near:
@@ -128,6 +134,7 @@ def find_apart(trials: Trials, failing: tuple[int, ...]) -> Sub[tuple[int, ...]]
     for found in range(_APART + 1):
         if len(failing) < _WIDE:
             break
+        trials.pace.left = 1 + (_APART - found) * halvings(len(failing))
         verdict: Verdict = yield from trials.test(needed)
         if verdict.failed:
             return tuple(sorted(needed))
@@ -147,9 +154,10 @@ def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True, likely:
         failing = yield from find_shortest(trials, failing, from_end=False)
         failing = yield from find_shortest(trials, failing, from_end=True)
         failing = yield from find_apart(trials, failing)
+    trials.pace.more = False
     if len(failing) == 1:
         return frozenset(failing)
-    return frozenset((yield from ddmin(failing, lambda items: trials.test(frozenset(items)))))
+    return frozenset((yield from ddmin(failing, lambda items: trials.test(frozenset(items)), pace=trials.pace)))
 
 
 def grow_cut(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeIds:

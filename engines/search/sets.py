@@ -10,6 +10,7 @@ from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole
 from engines.probe import Measurement
 from engines.search.inquiry import Inquiry
+from engines.search.pace import Pace
 from engines.search.unseen import join_answers, list_failing, restrict
 
 NodeSet = tuple[int, ...]  # node ids, ascending
@@ -23,7 +24,7 @@ class KeptSets:
     """Answers about sets of nodes that are kept in FP32, each sample of each set asked once.
 
     ``seen``: the samples that decide; none: all of them. ``near``: feed -> digest of the inputs that hold it, of samples that
-    were made near the session's. ``spent``: how often a set was asked about.
+    were made near the session's. ``spent``: how often a set was asked about. ``pace``: how many are still to come.
     """
 
     def __init__(self, ask: Inquiry) -> None:
@@ -31,6 +32,7 @@ class KeptSets:
         self.near: dict[str, str] = {}
         self.seen: frozenset[str] = frozenset()
         self.spent = 0
+        self.pace = Pace()
         self._answers: dict[NodeSet, dict[str, Measurement]] = {}  # by what was fed
         self._failures: dict[str, float] = {}  # by what was fed
 
@@ -97,7 +99,8 @@ class KeptSets:
 
     def _ask(self, keep: NodeSet, samples: tuple[str, ...], save: str = "", *, again: bool = False) -> Sub[None]:
         """``again``: of a set that was asked about right before, whose build is still there."""
-        yield Note(f"keeping {len(keep)} of {len(self.ask.index.nodes)} nodes in FP32")
+        text = f"keeping {len(keep)} of {len(self.ask.index.nodes)} nodes in FP32"
+        yield Note(text, self.pace.expected, more=self.pace.more)
         self.spent += not again
         known = self._answers.setdefault(keep, {})
         for inputs, part in self._by_inputs(samples).items():

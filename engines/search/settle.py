@@ -24,8 +24,9 @@ SIMPLE = (1.0, -1.0, 300.0)
 
 
 # Edits that are tried on what is left of a case, unless told: a bound for cases that hold many shapes and attributes. Seven are
-# usual (``works.SHRINKS``).
+# usual.
 SHRINK_PROBES = 32
+SHRINKS = 7  # fitted on the sessions of docs/estimates.md
 # The same on an engine whose builds are dear (``engines.search.twin``): up to 2 s each on its twin.
 SHRINK_DEAR = 8
 # A shrunk case fails like itself with a tenth of its own error and more, as a candidate does (``engines.compare.judge.SHARE``);
@@ -64,39 +65,47 @@ def settle_case(
     found_by: str,
     verify: int,
     shrink_probes: int = SHRINK_PROBES,
+    then: int = -1,
 ) -> Sub[tuple[Case, tuple[Saved, ...], int]]:
     """Turn a failing node set into a case: exact feed beside stored, shrinks, k of n fresh builds, a passing
     neighbour, files.
 
-    ``found_by``: the step; ``verify``: fresh builds; ``shrink_probes``: how many go into making it simpler at most."""
+    ``found_by``: the step; ``verify``: fresh builds; ``shrink_probes``: how many go into making it simpler at most. ``then``:
+    probes that follow it in the step, -1 where nobody knows."""
     spent = 0
     candidate = ask.candidate(nodes)
+    good = trials.good(nodes)
+    # Where builds differ, more of them, and none that the search has seen.
+    looks, seen = max(verify, ask.findings.builds) if verify else 0, ask.findings.builds
+    told = then >= 0
+    after = looks + bool(good) + max(0, then)
     first = trials.known[nodes]
     needs_higher = False
     if ask.feed == "stored" and not ask.ctx.check and ask.signature.kind == "accuracy":
-        yield Note("what is left, fed values that were not rounded", best=len(nodes))
+        usual = 1 + min(SHRINKS, shrink_probes) + after
+        yield Note("what is left, fed values that were not rounded", usual if told else -1, best=len(nodes))
         exact = yield from asked(ask.ask(candidate, feed="exact"))
         spent += 1
         needs_higher = ask.verdict(exact).passed
     signature = _sign_case(ask, trials.measured[nodes], first)
     if shrink_probes and not ask.ctx.check and signature is not None and signature.kind == "accuracy":
-        candidate, shrunk = yield from _shrink_cheaply(ask, candidate, nodes, signature, shrink_probes)
+        candidate, shrunk = yield from _shrink_cheaply(
+            ask, candidate, nodes, signature, shrink_probes, after if told else -1
+        )
         spent += shrunk
     files: list[Saved] = []
     failures = 0
-    # Where builds differ, more of them, and none that the search has seen.
-    looks, seen = max(verify, ask.findings.builds) if verify else 0, ask.findings.builds
     for attempt in range(seen, seen + looks):
-        yield Note(f"what is left in fresh builds, {attempt - seen + 1} of {looks}", best=len(nodes))
+        text = f"what is left in fresh builds, {attempt - seen + 1} of {looks}"
+        yield Note(text, seen + after - attempt if told else -1, best=len(nodes))
         again = yield from asked(ask.ask(candidate, attempt=attempt, save="case" if attempt == seen else ""))
         failures += _still_fails(ask, again, candidate, signature)
         spent += 1
         if attempt == seen:
             files.append(Saved("case", dict(again.artifacts)))
-    good = trials.good(nodes)
     good_candidate = ask.candidate(good) if good else None
     if good_candidate is not None:
-        yield Note("the largest part that passes, once more", best=len(nodes))
+        yield Note("the largest part that passes, once more", 1 + then if told else -1, best=len(nodes))
         heavy = count_weight_bytes(ask.index, ranges.decode(good_candidate.nodes)) > HEAVIEST_GOOD
         kept = yield from asked(ask.ask(good_candidate, attempt=seen, save="" if heavy else "good"))
         spent += 1
@@ -127,33 +136,35 @@ def settle_case(
 
 
 def _shrink_cheaply(
-    ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signature, budget: int
+    ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signature, budget: int, after: int
 ) -> Sub[tuple[Candidate, int]]:
     """``shrink_case`` on the cheap twin, where there is one: what holds there is kept if the engine as it was given fails so,
     too, which one build tells. On a CNN's part each edit took 9 s as given, and half a second on the twin (an H100)."""
     there = asking_twin(ask)
-    shrunk, spent = yield from shrink_case(there, candidate, nodes, signature, budget)
+    shrunk, spent = yield from shrink_case(there, candidate, nodes, signature, budget, after)
     if there is ask or shrunk == candidate:
         return shrunk, spent
-    yield Note("the simpler one, on the engine as it was given", best=len(nodes))
+    yield Note("the simpler one, on the engine as it was given", 1 + after if after >= 0 else -1, best=len(nodes))
     m = yield from asked(ask.ask(shrunk))
     return (shrunk if _still_fails(ask, m, shrunk, signature) else candidate), spent + 1
 
 
 def shrink_case(
-    ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signature, budget: int
+    ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signature, budget: int, after: int = -1
 ) -> Sub[tuple[Candidate, int]]:
     """Simplify what is left of a case, one edit at a time, as long as it keeps failing like itself. Returns (candidate,
-    probes)."""
+    probes). ``after``: probes that follow until the step ends, -1 where nobody knows."""
     spent = 0
-    for edit_set in _list_edits(ask, nodes):
+    edits = _list_edits(ask, nodes)
+    for at, edit_set in enumerate(edits):
         if spent >= budget:
             break
         done = {(e.kind, e.tensor, e.axis, e.node, e.attribute) for e in candidate.edits}
         if done.intersection((e.kind, e.tensor, e.axis, e.node, e.attribute) for e in edit_set):
             continue  # a stronger edit of the same thing has held
         trial = msgspec.structs.replace(candidate, edits=(*candidate.edits, *edit_set))
-        yield Note("can what is left be made simpler?", best=len(nodes))
+        left = min(budget - spent, len(edits) - at) + after if after >= 0 else -1
+        yield Note("can what is left be made simpler?", left, best=len(nodes))
         m = yield from asked(ask.ask(trial))
         spent += 1
         if _still_fails(ask, m, trial, signature):

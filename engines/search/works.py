@@ -10,13 +10,12 @@ from engines.asking import StepContext
 from engines.graph import ranges
 from engines.search.cost import Kind, Size, Work, count_rows
 from engines.search.latency import TIMED
-from engines.search.settle import HEAVIEST_GOOD, count_weight_bytes
+from engines.search.settle import HEAVIEST_GOOD, SHRINKS, count_weight_bytes
 from engines.search.watchable import pack_batches, split_markable
 from engines.search.whole import list_feeds
 
 TABLE = 1 << 10  # bytes of one tensor's scores: some 30 numbers with their names
 CASE = 4  # nodes that a case holds at most, as a rule. Chosen, not measured
-SHRINKS = 7  # edits that are tried on what is left of a case: fitted on the sessions of docs/estimates.md
 # Of the first build as given, what the first on a twin takes: 0.10 on a transformer, 0.31 on a CNN (docs/tensorrt.md).
 TWIN = 0.2
 # Largest relative error of one rounding: half a unit in the last place of 1, IEEE 754 and the types' own definitions.
@@ -76,6 +75,11 @@ def part(ctx: StepContext, probes: int, *, ahead: bool = True) -> Work:
 def afresh(ctx: StepContext, work: Work) -> Work:
     """Of builds that share nothing with earlier ones, on the engine as it was given."""
     return msgspec.structs.replace(work, afresh=True, dear=bool(ctx.findings.twin or ctx.findings.dear))
+
+
+def between(work: Work, least: int, most: int) -> Work:
+    """Of a search whose length depends on what it finds."""
+    return msgspec.structs.replace(work, least=min(work.probes, least), most=max(work.probes, most))
 
 
 def effect(ctx: StepContext, probes: int, *, times: float = 1.0) -> Work:

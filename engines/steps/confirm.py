@@ -31,6 +31,8 @@ LOST = 0.1
 # Probes that each further place of the same overflow takes to become a case: with six others of its kind the demo sort's confirm
 # was expected to take 104 and took 98 (docs/estimates.md).
 PLACE = 14
+# Probes that follow those in fresh builds, as a rule: the model with right values after the case, on one sample and on all.
+THEN = 4
 
 
 class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +77,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     files: tuple[Saved, ...] = ()
     if case is None:
         # A route that named a tactic or an optimizer comes here with no smaller model yet.
-        reduced: Reduced = yield from search_smallest(ask, ReduceParams())
+        reduced: Reduced = yield from search_smallest(ask, ReduceParams(), then=params.repeats + THEN)
         if reduced.case is None:
             raise StepRefused(f"There is no failing case to confirm: {reduced.reason}.")
         case, files = reduced.case, reduced.files

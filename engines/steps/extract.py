@@ -15,9 +15,10 @@ from engines.search.cost import Plan, Size, Work
 from engines.search.foretold import Place, foretell_places
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.ordered import asking, order_precision, say_ordered
+from engines.search.pace import Pace
 from engines.search.remedy import list_cured
 from engines.search.search import NodeIds, Trials, grow_cut, minimise, prove_one_minimal
-from engines.search.settle import settle_case, shrinks_for
+from engines.search.settle import SHRINKS, settle_case, shrinks_for
 from engines.search.twin import as_given, asking_twin, find_twin, without_twin
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, with_case
 from engines.steps.layerwise import layerwise
@@ -111,6 +112,7 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         found_by="extract",
         verify=params.verify,
         shrink_probes=shrinks_for(findings),
+        then=0,
     )
     if trials.ask.ctx.engine != ctx.engine:
         case = msgspec.structs.replace(case, engine=trials.ask.ctx.engine)
@@ -166,7 +168,9 @@ def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth:
     """
     amplifier = ranges.decode(suspect.nodes) != (suspect.node,)
     for feed in ("exact", "stored") if amplifier else ("stored",):
-        trials = Trials(msgspec.structs.replace(ask.lowered(suspect.effect), feed=feed), known={}, measured={})
+        pace = Pace(after=2 + min(SHRINKS, shrinks_for(ask.findings)) + max(params.verify, ask.findings.builds))
+        lowered = msgspec.structs.replace(ask.lowered(suspect.effect), feed=feed)
+        trials = Trials(lowered, known={}, measured={}, pace=pace)
         nodes: NodeIds = frozenset(ranges.decode(suspect.nodes))
         for grown in range(most_growth + 1):
             yield Note(f"cutting out {len(nodes)} nodes around {ask.names([suspect.node])[0]}")

@@ -7,7 +7,7 @@ error alone ties five infinities of which three are harmless.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -381,11 +381,13 @@ def _accuse(
     asked_for = 0  # suspects, with those that are asked for again in a larger group
 
     left = 0
+    ahead = 0  # questions from the suspect at hand on, at most
 
-    def while_asked(of: Sequence[int]) -> Iterable[int]:
-        """Those for which the budget is not spent yet."""
-        nonlocal left
+    def while_asked(of: Sequence[int], most: Callable[[int], int] = lambda _: 1) -> Iterable[int]:
+        """Those for which the budget is not spent yet. ``most``: how often one is asked about."""
+        nonlocal left, ahead
         for at, n in enumerate(of):
+            ahead = sum(map(most, of[at:]))
             if 0 < params.budget <= asked_for:
                 left = max(left, len(of) - at)
                 return
@@ -395,7 +397,7 @@ def _accuse(
         """The suspect with the effect of its group's error, None where that is not this part of the failure."""
         nonlocal asked_for
         text = f"does the error of {ask.names([n])[0]} reach the outputs?"
-        yield Note(text, expected=max(1, len(nodes) - len(verdicts)), best=0, tried=asked_for)
+        yield Note(text, expected=ahead + _count_shares(ask, suspects), best=0, tried=asked_for)
         asked_for += 1
         outputs = [t for t in index.nodes[n].outputs if t in added]
         candidate = ask.candidate(group, outputs=outputs)
@@ -424,7 +426,7 @@ def _accuse(
     for n in while_asked(nodes):
         found = yield from measured(n, (n,))
         suspects += [found] if found is not None else []
-    for n in while_asked(nodes if not suspects else ()):
+    for n in while_asked(nodes if not suspects else (), lambda n: params.levels if amplifies(worst[n]) else 0):
         group: tuple[int, ...] = (n,)
         for _ in range(params.levels if amplifies(worst[n]) else 0):
             group = tuple(sorted({*group, *_producers(index, group)}))
@@ -437,7 +439,8 @@ def _accuse(
         suspects += [found] if found is not None else []
     for n in while_asked(nodes[: params.injected] if not suspects else ()):
         # Nothing carries a tenth of the failure through a right engine: which node, given its true values, makes this one right?
-        yield Note(f"is the model right once {ask.names([n])[0]} is?")
+        text = f"is the model right once {ask.names([n])[0]} is?"
+        yield Note(text, expected=ahead + _count_shares(ask, suspects))
         outputs = {t for t in index.nodes[n].outputs if t >= 0}
         cured = yield from asked(
             ask.whole((ask.findings.sample,), patches=outputs | set(ranges.decode(ask.findings.patches)))
@@ -465,9 +468,9 @@ def _can_be_fed(index: GraphIndex, node: int) -> bool:
 def _measure_shares(ask: Inquiry, suspects: Sequence[Suspect]) -> Sub[tuple[float, ...]]:
     """The part of the failure that each of PARTS stretches of the model, fed right values, brings to the outputs by itself; empty
     where one node stands for most of it, or where that cannot be told."""
-    whole, nodes = min(ask.signature.error, LARGE), ask.everything
-    if ask.signature.nonfinite or len(nodes) < 2 * PARTS or (suspects and suspects[0].effect > MOST * whole):
+    if not _count_shares(ask, suspects):
         return ()
+    whole, nodes = min(ask.signature.error, LARGE), ask.everything
     shares = []
     for i in range(PARTS):
         part = nodes[i * len(nodes) // PARTS : (i + 1) * len(nodes) // PARTS]
@@ -478,6 +481,13 @@ def _measure_shares(ask: Inquiry, suspects: Sequence[Suspect]) -> Sub[tuple[floa
             return ()
         shares.append(effect / whole)
     return tuple(shares)
+
+
+def _count_shares(ask: Inquiry, suspects: Sequence[Suspect]) -> int:
+    """Stretches of the model whose part in the failure is to be measured, as long as no more suspects than these are found."""
+    whole = min(ask.signature.error, LARGE)
+    told = ask.signature.nonfinite or any(s.effect > MOST * whole for s in _accused_first(suspects)[:1])
+    return 0 if told or len(ask.everything) < 2 * PARTS else PARTS
 
 
 def _is_spread(shares: Sequence[float]) -> bool:
@@ -620,11 +630,20 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     usual = FEW if rule is not None and rule.precision == "fp32" else max(FEW, size.nodes // EFFECTS)
     effects = min(params.most_suspects, size.nodes) + PARTS if works.rounding_counts(ctx) else usual
     parts = works.batches_of(size, params.batch_bytes // 2, ALONE)
+    watched, timed = works.batches_of(size, params.batch_bytes), bool(ctx.engine_info.gpus)
     asked = (
         Work("read", times=DESCRIBED),
-        Work("watched", works.batches_of(size, params.batch_bytes), works.sample_rows(ctx)),
-        Work("alone", 2 * parts, works.sample_rows(ctx), ahead=True, share=1 / parts),
-        works.effect(ctx, min(params.most_suspects + PARTS, effects)),
+        Work("watched", watched, works.sample_rows(ctx), nodes=size.nodes // watched, timed=timed),
+        Work(
+            "alone",
+            2 * parts,
+            works.sample_rows(ctx),
+            ahead=True,
+            share=1 / parts,
+            nodes=size.nodes // parts,
+            timed=timed,
+        ),
+        works.between(works.effect(ctx, min(params.most_suspects + PARTS, effects)), 1, params.most_suspects + PARTS),
     )
     return Plan(
         (*works.before(ctx, size), *works.twin(ctx), *asked),

@@ -24,6 +24,7 @@ from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.knee import find_knee
 from engines.search.latency import measure_latency
 from engines.search.looks import LOOKS, Looks, count_failed_runs, count_looks, has_threads, raise_looks
+from engines.search.pace import Pace
 from engines.search.ranking import Ranked, list_prefixes, rank_layers
 from engines.search.remedy import keep_as_workaround, list_cured
 from engines.search.sets import KeptSets, NodeSet
@@ -68,6 +69,8 @@ TRIMS = 3
 # Nodes of a widened set that are left out together at first: what was added together can mostly go together, and the two sides of
 # a subtraction only together.
 CHUNK = 4
+# Probes after the last node was left out: other samples with the set and without it, the curve, the file. As a rule.
+AFTER = 8
 TOLD = 12  # names of nodes in a sentence
 
 
@@ -275,6 +278,7 @@ def _search(
     search.seen = best.seen
     if best.unseen.joined:
         best = yield from search.polish_best(best, seeds, held, plain)
+    search.pace = Pace(0, AFTER // 2)
     final: Measurement = yield from search.measure(best.keep, search.all_seen(), save="workaround")
     minimal = search.needs_each(best.keep)
     curve = yield from search.curve(best.keep)
@@ -303,6 +307,7 @@ class _Search(KeptSets):
 
     def __init__(self, ask: Inquiry, params: PrecisionParams, everything: NodeSet) -> None:
         super().__init__(ask)
+        self.pace = Pace(after=AFTER, more=True)  # more samples may join the search
         self.params, self.everything = params, everything
         self.everywhere = list_feeds(ask.findings)
         self.aim = ask.criterion
@@ -362,6 +367,7 @@ class _Search(KeptSets):
         holding: NodeSet | None = None
         for _ in range(params.rounds):
             start = everything
+            self.pace.left = -1
             for keep in _list_starts(
                 ask, everything, tries or _list_growing(ask.index, seeds, params.rings, before), before
             ):
@@ -403,11 +409,14 @@ class _Search(KeptSets):
             return (yield from needed(tuple(n for group in groups for n in group)))
 
         if len(added) > COARSE:
-            groups: tuple[NodeSet, ...] = yield from ddmin(_group_by_module(self.ask.index, added), needed_groups)
+            groups: tuple[NodeSet, ...] = yield from ddmin(
+                _group_by_module(self.ask.index, added), needed_groups, pace=self.pace
+            )
             added = tuple(sorted(n for group in groups for n in group))
         # What the reference foretold is mostly needed, each node of it.
         parts = len(added) if start == list_cured(self.ask.findings) else 2
-        left: NodeSet = yield from ddmin(_likely_last(added, likely), needed, parts)
+        left: NodeSet = yield from ddmin(_likely_last(added, likely), needed, parts, self.pace)
+        self.pace.left = 0
         return tuple(sorted({*before, *left}))
 
     def _is_needed(self, items: Iterable[int], criterion: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
@@ -436,7 +445,8 @@ class _Search(KeptSets):
                 return (yield from self._is_needed((*stays, *items), criterion, fed))
 
             open_to = _likely_last(tuple(n for n in keep if n not in set(stays)), likely)
-            left: NodeSet = yield from ddmin(open_to, needed, 2 if stays else parts)
+            left: NodeSet = yield from ddmin(open_to, needed, 2 if stays else parts, self.pace)
+            self.pace.left = 0
             less = tuple(sorted((*stays, *left)))
             final: Measurement = yield from self.measure(less, everywhere)
             if judge_whole(self.judged(final), criterion).passed:
@@ -785,6 +795,12 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
     # Kernels that are timed are timed anew for each set.
     times = 1.0 if ctx.engine_info.gpus else HALVED if findings.spread and not seeds else SETTLED_IN
     search = Work("whole", min(budget, wanted), fed, ahead=True, times=times)
+    much = bool(seeds) and MUCH * len(seeds) >= size.nodes
+    if findings.spread or not (seeds and (each == FITTING or much)):
+        # At the least each of those that are accused is left out once, where that is not known from an earlier search; at the
+        # most the budget is spent, twice where sets are tried on several samples.
+        least = 0 if findings.workaround is not None else 4 + len(seeds)
+        search = works.between(search, least, max(2 * budget if seeds else budget, wanted))
     # The result on samples that it was not made on, with it and without it, and as a file on both.
     made = Work("whole", 1, WANTED)
     after = (works.fresh(made), made, *((works.on_all(ctx, real=True), made) if ctx.engine_info.typed else ()))

@@ -263,12 +263,13 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     found = len(find_layers(size.index)) if size.index else 0
     effects = min(MOST_EFFECTS, found or max(4, size.nodes // 4))
     measured = not unquantized(ctx.reference)
+    searched = Work("whole", 2 + EACH * effects // 2, works.sample_rows(ctx), ahead=True)
     asked = (
         Work("read", 2),
         *((works.on_all(ctx), works.again(works.on_sample(ctx))) if measured else ()),
         works.effect(ctx, 2 + effects, times=2.0),  # a layer with its pairs
         Work("watched", 1, works.sample_rows(ctx)),
-        Work("whole", 2 + EACH * effects // 2, works.sample_rows(ctx), ahead=True),
+        works.between(searched, 4, 2 * EACH * effects),
         *works.timed(ctx),
     )
     return Plan((*works.before(ctx, size), *asked), size.weights + 3 * works.TABLE * size.nodes)

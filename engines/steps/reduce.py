@@ -15,9 +15,10 @@ from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.foretold import list_beyond
 from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.pace import Pace
 from engines.search.remedy import list_cured
 from engines.search.search import NodeIds, Trials, find_around, minimise, prove_one_minimal
-from engines.search.settle import SHRINK_PROBES, Saved, settle_case, shrinks_for
+from engines.search.settle import SHRINK_PROBES, SHRINKS, Saved, settle_case, shrinks_for
 from engines.search.twin import as_given, asking_twin, find_twin, without_twin
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, case_names
 from engines.steps.prepare import prepare_findings
@@ -112,14 +113,17 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
     )
 
 
-def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None) -> Sub[Reduced]:
-    """Prove the ends, search from ``start`` (default the whole model), shrink, verify. Returns Reduced."""
-    trials = Trials(asking_twin(ask), known={}, measured={}, most=params.budget)
+def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None, *, then: int = 0) -> Sub[Reduced]:
+    """Prove the ends, search from ``start`` (default the whole model), shrink, verify. Returns Reduced. ``then``: probes that
+    follow it in the step."""
+    shrinks = min(params.shrink_probes, shrinks_for(ask.findings)) if params.shrink else 0
+    pace = Pace(after=2 + min(SHRINKS, shrinks) + max(params.verify, ask.findings.builds) + then)
+    trials = Trials(asking_twin(ask), known={}, measured={}, most=params.budget, pace=pace)
     whole = frozenset(ask.everything)
     yield Note("the whole model must fail, and the reference must pass")
     verdict: Verdict = yield from trials.test(whole)
     if ask.findings.twin and not verdict.failed:
-        return (yield from search_smallest(without_twin(ask), params, start))
+        return (yield from search_smallest(without_twin(ask), params, start, then=then))
     if not verdict.failed:
         if verdict.passed and ask.signature.kind == "crash":
             # It is no longer known whether its results are right: they never came.
@@ -160,7 +164,7 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
     given: Trials | None = yield from as_given(ask, trials, nodes)
     if given is None:  # a part that fails on the twin alone is no case of the engine's
         few = msgspec.structs.replace(params, shrink_probes=min(params.shrink_probes, shrinks_for(ask.findings)))
-        return (yield from search_smallest(without_twin(ask), few, start))
+        return (yield from search_smallest(without_twin(ask), few, start, then=then))
     # On a twin, where the search ended: as given each of these builds is another one's first (7 to 26 s of them on an H200), and
     # they say of kernels, not of nodes, whether one can go.
     searched, twin = trials.count, trials.ask.ctx.engine if trials is not given else ""
@@ -174,7 +178,8 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
         minimal,
         found_by="reduce",
         verify=params.verify,
-        shrink_probes=min(params.shrink_probes, shrinks_for(ask.findings)) if params.shrink and not stopped else 0,
+        shrink_probes=0 if stopped else shrinks,
+        then=then,
     )
     again = params.verify == 0 or not case.verified.startswith("0/")
     looks = case.verified.partition("/")[2]
@@ -221,7 +226,12 @@ def plan_of_reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Pla
     ends = (works.on_sample(ctx), *(() if ctx.check else (Work("control", 1, works.sample_rows(ctx)),)))
     # Where builds are dear the few cuts seen by then paid for what these find done.
     times = FOUND_DONE if ctx.findings.dear or ctx.findings.twin or ctx.engine_info.gpus else LARGER
-    asked = (Work("read"), *ends, works.effect(ctx, search, times=times), *works.settled(ctx, params.verify))
+    asked = (
+        Work("read"),
+        *ends,
+        works.between(works.effect(ctx, search, times=times), 2, 5 * search),
+        *works.settled(ctx, params.verify),
+    )
     return Plan(
         (*works.before(ctx, size), *works.twin(ctx), *asked),
         works.bytes_held(size, works.case_bytes(size) + works.good_bytes(size)),

@@ -4,16 +4,17 @@ import contextlib
 import mmap
 import os
 import re
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from engines.asking import StepContext
+from engines.asking import Note, StepContext
 from engines.graph.index import GraphIndex
 from engines.probe import LoadInputs, Measurement, SampleInfo
-from engines.search.cost import Cost, Plan, Seen, Size, collect_seen, price_plan
+from engines.search.cost import Cost, Plan, Seen, Size, Work, collect_seen, price_plan
 from engines.steps.base import StepSpec
 from engines.store import regular
 from engines.store.content import Store
@@ -21,13 +22,16 @@ from wizard.problem import CAPTURE_BYTES
 from wizard.runner.drive import index_of, replayed, specs
 from wizard.runner.ledger import asked_probe
 from wizard.session import removal
-from wizard.session.state import State, find_index
+from wizard.session.state import State, count_nodes, find_index
 
 # Where a weight lies outside: {"location": NAME}, as protobuf writes it, the name's length in one byte or two.
 _LOCATION = re.compile(rb"\x0a\x08location\x12(?:([\x00-\x7f])|([\x80-\xff])([\x01-\x7f]))")
 _SCANNED = 256 << 20  # bytes; a larger model file holds its weights itself
 
 OVERRUN = 5  # a plan that is used up goes on with one more probe for each five that were answered
+# Probes of a search from which their mean tells what the next ones take, and how many of the latest it is taken of. Chosen: a few
+# of each ten run all samples and take most of the time, which a middle one does not show.
+ENOUGH, LATELY = 8, 32
 SLOW = 0.2  # a probe that takes longer than expected is taken to need this part of what it has taken
 
 
@@ -42,6 +46,7 @@ class Experience:
 
     def of(self, state: State, ctx: StepContext) -> tuple[Seen, ...]:
         """In the order in which they were measured."""
+        nodes = count_nodes(state, ctx.findings.model)
         for name, known in state.known.items():
             if name in self._found and self._found[name][0] == known.seq:
                 continue
@@ -50,7 +55,7 @@ class Experience:
             if isinstance(probe, LoadInputs) and not probe.base and answer.status == "ok":
                 self._samples = tuple(msgspec.convert(answer.facts["samples"], list[SampleInfo]))
             took = ((probe, answer, known.seconds),) if probe is not None else ()
-            new = collect_seen(took, ctx.engine, ctx.reference, self._samples, state.nodes, self._met)
+            new = collect_seen(took, ctx.engine, ctx.reference, self._samples, nodes, self._met)
             self._found[name] = (known.seq, new[0] if new else None)
         return tuple(s for name in state.known if (s := self._found[name][1]) is not None)
 
@@ -101,27 +106,41 @@ def rest_of(plan: Plan, known: int) -> Plan:
     return plan.after(known) if plan.probes > known or not known else plan.of(max(1, known // OVERRUN))
 
 
-def estimate_rest(made: Estimate, found: tuple[Seen, ...], done: int, said: int, waiting: float) -> tuple[int, float]:
+def estimate_rest(made: Estimate, found: tuple[Seen, ...], done: int, note: Note, waiting: float) -> tuple[int, float]:
     """(probes still to come, seconds they will take), the probe at work among them; -1 where nothing is known, and for the
-    seconds of a step that has asked more than was planned: what is left of it nobody knows, so nothing counts down.
+    seconds of a step that has asked more than was planned and cannot tell what is left: nothing counts down then.
 
-    ``done``: probes answered in this run that were not known before. ``said``: how many the step itself says are to come, -1
-    where it says nothing. ``waiting``: seconds that the probe at work has taken so far. Never 0 while a probe is at work.
+    ``done``: probes answered in this run that were not known before. ``note``: what the step itself says, and how many it says
+    are to come now. ``waiting``: seconds that the probe at work has taken so far. Never 0 while a probe is at work.
     """
+    said = note.expected
     if made.plan is None and said < 0:
         return -1, -1.0
-    plan = (made.plan or Plan()).after(done)
-    rest = plan.of(max(1, said if said >= 0 else max(plan.probes, done // OVERRUN)))
-    last = rest.works[-1]
-    if done and found and found[-1].kind == last.kind:  # as the latest: more samples may have joined the search
-        rest = Plan((*rest.works[:-1], msgspec.structs.replace(last, rows=found[-1].rows, times=1.0)))
-    if 0 < made.cost.probes < done:
+    plan = made.plan or Plan()
+    left = max(plan.probes - done, done // OVERRUN)
+    rest = plan.of(max(1, left if said < 0 else max(said, left) if note.more else said))
+    rest = Plan(tuple(_as_it_went(work, plan, found, done) for work in rest.works))
+    if note.runs:
+        rest = Plan((Work("whole", rest.probes, runs=-(-note.runs // rest.probes), reused=True),))
+    if (said < 0 or note.more) and 0 < made.cost.probes < done:
         return rest.probes, -1.0
     first, whole = price_plan(rest.of(1, first=True), found).seconds, price_plan(rest, found, made.slots).seconds
     if whole < 0:
         return rest.probes, -1.0
     beyond = max(0.0, whole - first)
-    return rest.probes, round(beyond + (first - waiting if waiting < first else SLOW * waiting), 1)
+    took = beyond + (first - waiting if waiting < first else SLOW * waiting)
+    return rest.probes, round(min(took, max(0.1, note.limit - waiting)) if note.limit else took, 1)
+
+
+def _as_it_went(work: Work, plan: Plan, found: tuple[Seen, ...], done: int) -> Work:
+    """A search goes on as it went so far: more samples may have joined it, which every probe of it runs then, or only some do."""
+    if not work.open or not done:
+        return work
+    before = sum(w.probes for w in plan.works[: next(i for i, w in enumerate(plan.works) if w.open)])
+    own = [s for s in found[-done:][before:] if s.kind == work.kind]
+    if len(own) < ENOUGH:
+        return work
+    return msgspec.structs.replace(work, told=statistics.fmean(s.seconds for s in own[-LATELY:]))
 
 
 def _within(plan: Plan, ctx: StepContext, size: Size) -> Plan:
@@ -134,7 +153,9 @@ def _within(plan: Plan, ctx: StepContext, size: Size) -> Plan:
 
 def _size(ctx: StepContext, state: State, store: Store) -> Size:
     held = removal.weight(store.captures), removal.weight(store.models)
-    return Size(state.nodes, _index(ctx, state, store), *held, model_bytes(Path(ctx.problem.model)))
+    return Size(
+        count_nodes(state, ctx.findings.model), _index(ctx, state, store), *held, model_bytes(Path(ctx.problem.model))
+    )
 
 
 def model_bytes(path: Path) -> int:

@@ -42,6 +42,13 @@ class Work:
         self.noted_at = len(self.drive.asked) if self.drive else 0
 
 
+def left_of(note: Note, since: int) -> Note:
+    """The note with what is still to come, so many probes after it was given."""
+    if note.expected < 0:
+        return note
+    return msgspec.structs.replace(note, expected=max(1, note.expected - since))
+
+
 class Artist:
     """Draws the work at hand. ``limit``: seconds that a probe may take."""
 
@@ -70,7 +77,7 @@ class Artist:
         done, expected, planned, eta = 0, offered.probes, -1, -1.0
         if drive and running:
             done = len(drive.asked) - bool(drive.current)
-            said = max(1, note.expected - (done - work.noted_at)) if note.expected >= 0 else -1
+            said = left_of(note, done - work.noted_at)
             found = work.experience.of(self._ledger.state, drive.context)
             expected, eta = estimate_rest(work.estimate, found, done - drive.cached, said, drive.waiting)
             expected += done if expected >= 0 else 0
@@ -101,6 +108,10 @@ class Artist:
             builds=offered.builds,
             runs=offered.runs,
             disk=offered.disk,
+            least=offered.least,
+            most=offered.most,
+            least_probes=offered.least_probes,
+            most_probes=offered.most_probes,
             unresolved=drive.unresolved if drive else 0,
             paused=control.paused,
             stopping=bool(control.stopping),

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from engines.findings import Findings
-from engines.probe import AnyProbe, Describe, Import, Inspect, LoadInputs, Measure, Measurement
+from engines.probe import AnyProbe, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Sanitize, Unroll
 from engines.spec import name_of_engine
 from wizard.session.events import (
     AnyEvent,
@@ -266,6 +266,18 @@ def find_index(state: State, model: str) -> str:
         if answer and answer.status == "ok":
             return answer.artifacts.get("index", "")
     return ""
+
+
+def count_nodes(state: State, model: str) -> int:
+    """Nodes of this model, as it was taken in or made; of the one last taken in where no answer tells. What a step has made to
+    try it, and has let go of, is no model to work on."""
+    for name, asked in state.asked.items():
+        if any(asked.asks(kind) for kind in (Import, Unroll, Sanitize)) and name in state.known:
+            facts = m.facts if (m := state.known[name].measurement) else {}
+            nodes = facts.get("nodes", facts.get("nodes_after"))
+            if facts.get("model") == model and isinstance(nodes, int):
+                return nodes
+    return state.nodes
 
 
 class Reader(Protocol):

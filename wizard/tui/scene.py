@@ -55,6 +55,10 @@ class Work(msgspec.Struct, frozen=True):
     builds: int = -1
     runs: int = -1
     disk: int = -1
+    least: float = -1.0
+    most: float = -1.0
+    least_probes: int = -1
+    most_probes: int = -1
     paused: bool = False
     stopping: bool = False
     holder: str = ""  # who else controls the session; "" when we do
@@ -66,7 +70,10 @@ class Work(msgspec.Struct, frozen=True):
     @property
     def cost(self) -> Cost:
         """What the step that is offered is expected to take."""
-        return Cost(self.expected, self.builds, self.runs, self.seconds, self.disk)
+        return Cost(
+            self.expected, self.builds, self.runs, self.seconds, self.disk, least=self.least, most=self.most,
+            least_probes=self.least_probes, most_probes=self.most_probes,
+        )  # fmt: skip
 
 
 class Scene(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Measure, Measurement, SampleResult, Score
 from engines.search.inquiry import Inquiry
+from engines.search.pace import Pace
 from engines.search.search import Trials, find_around, minimise, prove_one_minimal
 from engines.search.settle import HEAVIEST_GOOD
 from engines.search.statistics import CONFIDENCE, looks_to_see
@@ -107,6 +108,33 @@ def test_one_culprit_in_a_chain_costs_no_more_than_two_bisections(n: int, where:
     assert found == {culprit}
     assert minimal
     assert count - 1 <= 2 * math.ceil(math.log2(n) if n > 1 else 0) + 2
+
+
+@pytest.mark.parametrize("culprits", [(97,), (40, 97, 200, 210), tuple(range(3, 300, 9))])
+def test_a_search_says_how_many_questions_are_left(culprits: tuple[int, ...]) -> None:
+    """While it bisects, the least that are; once it leaves out one part after another, about as many as come."""
+    index, told = chain(300), []
+    trials = Trials(inquiry(index), known={}, measured={}, pace=Pace(after=12))
+
+    def overheard() -> Generator[Any, Any, Any]:
+        steps, answer = minimise(trials, range(300)), None
+        while True:
+            try:
+                asked = steps.send(answer)
+            except StopIteration:
+                return
+            if isinstance(asked, Note):
+                told.append(asked)
+            answer = yield asked
+
+    _, probes = drive(overheard(), index, needs(*culprits))
+    assert len(told) == probes
+    left = [probes - i + 12 for i in range(probes)]
+    assert all(note.expected <= 1.5 * come for note, come in zip(told, left, strict=True) if note.more)
+    sure = [(note.expected, come) for note, come in zip(told, left, strict=True) if not note.more]
+    assert all(come / 2 <= expected <= 2 * come for expected, come in sure[len(sure) // 4 :])
+    assert told[0].more
+    assert bool(sure) == (len(culprits) > 2)
 
 
 @pytest.mark.parametrize("most", [1, 2, 5, 9, 14])

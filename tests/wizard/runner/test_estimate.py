@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, external_data_helper, helper
 
+from engines.asking import Note
 from engines.probe import Import, Inspect
 from engines.search.cost import LINE, Cost, Plan, Seen, Work
 from engines.steps.base import StepSpec
 from wizard.runner.estimate import Estimate, estimate_rest, model_bytes, rest_of
 from wizard.runner.options import Options
+from wizard.runner.snapshot import left_of
 from wizard.session.events import NoteAdded, SessionClosed, StepStarted
 from wizard.session.journal import NAME, read
 
@@ -26,12 +28,13 @@ PLAN = Plan((Work("whole", 3, rows=1), Work("part", 20, rows=1)))
 
 @given(st.integers(0, 400), st.integers(-1, 50), st.floats(0, 1000))
 def test_something_is_left_while_a_probe_is_at_work(done: int, said: int, waiting: float) -> None:
-    probes, seconds = estimate_rest(Estimate(PLAN), FOUND, done, said, waiting)
+    note = Note("", said)
+    probes, seconds = estimate_rest(Estimate(PLAN), FOUND, done, note, waiting)
     assert probes >= 1
     assert seconds > 0 or waiting < 0.3  # rounded to a tenth
     if said > 0:
         assert probes == said
-    assert estimate_rest(Estimate(), FOUND, done, said, waiting)[0] == (-1 if said < 0 else max(1, said))
+    assert estimate_rest(Estimate(), FOUND, done, note, waiting)[0] == (-1 if said < 0 else max(1, said))
 
 
 def test_a_search_that_outlived_its_plan_has_something_to_run() -> None:
@@ -44,7 +47,7 @@ def test_the_expectation_does_not_jump() -> None:
     """However many more probes than planned a step asks: what it will come to never grows by more than a quarter at once."""
     before = PLAN.probes
     for done in range(300):
-        total = done + estimate_rest(Estimate(PLAN), FOUND, done, -1, 0.0)[0]
+        total = done + estimate_rest(Estimate(PLAN), FOUND, done, Note(""), 0.0)[0]
         assert before <= total <= 1.25 * before
         before = total
 
@@ -52,15 +55,49 @@ def test_the_expectation_does_not_jump() -> None:
 def test_a_step_beyond_its_plan_counts_nothing_down() -> None:
     """23 were planned: from the 24th on the seconds are not known, in every door; the probes go on being told."""
     made = Estimate(PLAN, Cost(probes=23))
-    told = [estimate_rest(made, FOUND, done, -1, 0.0) for done in (0, 22, 23, 24, 120)]
+    told = [estimate_rest(made, FOUND, done, Note(""), 0.0) for done in (0, 22, 23, 24, 120)]
     assert [seconds > 0 for _, seconds in told] == [True, True, True, False, False]
     assert [seconds for _, seconds in told[3:]] == [-1.0, -1.0]
     assert all(probes >= 1 for probes, _ in told)
 
 
+def test_a_search_that_tells_its_end_counts_down_though_it_is_beyond_its_plan() -> None:
+    """What its phase tells is no plan that was used up; what is only the least that may come is."""
+    made = Estimate(PLAN, Cost(probes=23))
+    assert estimate_rest(made, FOUND, 120, Note("", 6), 0.0) == (6, 3.0)
+    assert estimate_rest(made, FOUND, 120, Note("", 6, more=True), 0.0) == (24, -1.0)
+    assert estimate_rest(made, FOUND, 3, Note("", 6, more=True), 0.0)[0] == 20, "as planned, which is more"
+    assert estimate_rest(made, FOUND, 20, Note("", 6, more=True), 0.0)[0] == 6, "at least that many"
+
+
+def test_a_search_goes_on_as_it_went() -> None:
+    """Once it has asked a few its probes are priced by their mean: every fourth runs all samples and takes most of the time."""
+    plan = Plan(
+        (Work("whole", 2, rows=9), Work("whole", 40, rows=1, times=0.5, least=4, most=90), Work("whole", 1, rows=9))
+    )
+    before = (Seen("whole", 9, 1, 9.0), Seen("whole", 9, 1, 9.0))
+    mixed = tuple(Seen("whole", n, 1, float(n)) for n in 5 * (1, 1, 1, 5))
+    told = [estimate_rest(Estimate(plan), before + mixed[:n], 2 + n, Note(""), 0.0)[1] for n in (4, 20)]
+    assert told[0] == pytest.approx(36 * 0.5 + 9, abs=0.5)
+    assert told[1] == pytest.approx(20 * 2.0 + 9, abs=0.5)
+
+
+def test_runs_to_come_are_priced_by_their_number_and_end_at_their_limit() -> None:
+    """The whole model ran once: 300 more runs of that build in three batches."""
+    made = Estimate(Plan((Work("whole", 1, rows=4),)))
+    found = (Seen("whole", 4, 1, 1.5, 0.1, build_seconds=1.0),)
+    assert estimate_rest(made, found, 1, Note("", 3, runs=300, limit=60.0), 0.0) == (3, pytest.approx(30.0, rel=0.1))
+    assert estimate_rest(made, found, 1, Note("", 3, runs=300, limit=20.0), 5.0) == (3, 15.0)
+
+
+def test_what_a_note_told_is_less_with_each_probe() -> None:
+    assert [left_of(Note("", 3), since).expected for since in (0, 1, 2, 3, 9)] == [3, 2, 1, 1, 1]
+    assert left_of(Note(""), 2).expected == -1
+
+
 def test_a_slow_probe_needs_longer_the_longer_it_takes() -> None:
     one = Estimate(Plan((Work("part", 1, rows=1),)))
-    seconds = [estimate_rest(one, FOUND, 0, -1, waiting)[1] for waiting in (0.0, 0.2, 0.4, 5.0, 50.0)]
+    seconds = [estimate_rest(one, FOUND, 0, Note(""), waiting)[1] for waiting in (0.0, 0.2, 0.4, 5.0, 50.0)]
     assert seconds == [0.5, 0.3, 0.1, 1.0, 10.0]
 
 

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.findings import Findings
-from engines.probe import Import, Inspect, Measure, Measurement
+from engines.probe import Import, Inspect, Measure, Measurement, Unroll
 from wizard.exits import BY_VERDICT
 from wizard.flow.load import parse
 from wizard.flow.model import Answer, Detour, End, Flow, FlowNode, StepUse
 from wizard.session import events as e
 from wizard.session.decide import Ask, Ended, RunStep, decide
 from wizard.session.single import single_flow
-from wizard.session.state import State, advance, fold
+from wizard.session.state import State, advance, count_nodes, fold
 
 FLOW = Flow(
     schema=1,
@@ -160,6 +160,23 @@ def test_fingerprints_come_from_steps_and_from_engines_met_on_the_way():
         e.ProbeFinished(key="r", run=1, measurement=Measurement(status="unsupported")),
     )
     assert fold(events).fingerprints == {"x": "1", "z": "9", "gone": "unavailable"}
+
+
+@pytest.mark.parametrize(("works_on", "nodes"), [("given", 176), ("opened", 8_711)])
+def test_a_model_that_was_only_tried_tells_no_nodes(works_on: str, nodes: int) -> None:
+    """A model of four LSTMs, opened to 8,711 plain nodes: where the step lets go of that, the search works on 176."""
+    given = Import(path="m.onnx", digest="d")
+    opened = Unroll(model="given", inputs="i", sample="real:0", samples=("real:0",), reference="y")
+    events = numbered(
+        e.ProbeStarted(key="k1", run=1, probe=given),
+        e.ProbeFinished(key="k1", run=1, measurement=Measurement(facts={"model": "given", "nodes": 176}), seconds=1.0),
+        e.ProbeStarted(key="k2", run=1, probe=opened),
+        e.ProbeFinished(
+            key="k2", run=1, measurement=Measurement(facts={"model": "opened", "nodes": 8_711}), seconds=51.0
+        ),
+    )
+    assert count_nodes(fold(events), works_on) == nodes
+    assert count_nodes(State(nodes=5), works_on) == 5, "where no answer tells"
 
 
 def test_findings_of_another_version_are_said():

@@ -336,8 +336,12 @@ async def test_what_was_found_in_this_second_is_on_the_curve_at_once() -> None:
             Work(text="x", done=120, expected=144, planned=34, best=148, nodes=248),
             "longer than planned: 120 probes, planned 34; smallest so far 148 of 248 nodes",
         ),
+        (
+            Work(text="x", done=120, expected=144, planned=34, eta=12.0),
+            "longer than planned: 120 probes, planned 34; ~12 s left",
+        ),
     ],
-    ids=["within", "beyond", "a part"],
+    ids=["within", "beyond", "a part", "its end in sight"],
 )
 async def test_a_step_beyond_its_plan_counts_nothing_down_on_the_screen(work: Work, said: str) -> None:
     class Alone(App[None]):
@@ -352,4 +356,4 @@ async def test_a_step_beyond_its_plan_counts_nothing_down_on_the_screen(work: Wo
         doing.show(work, Hunt())
         text = " ".join(line.plain for line in doing.lines(100))
         assert said in text
-        assert ("left" in text) == (work.done <= work.planned)
+        assert ("left" in text) == (work.eta >= 0)
