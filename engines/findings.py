@@ -159,6 +159,7 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     original: str = ""
     inputs: str = ""  # digest of the inputs
     samples: tuple[SampleInfo, ...] = ()
+    codes: str = ""  # int8 or fp8 where the model itself is quantized
     criterion: Criterion | None = None
     signature: Signature | None = None
     round_signature: Signature | None = None  # with earlier culprits patched: what the next round looks for

@@ -32,8 +32,8 @@ from engines.store.content import Damaged, Store, digest_file
 __all__ = ["InputProblem", "count_rows_alone", "count_score_rows", "keep_feeds", "load_feed", "load_inputs"]
 
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
-# Operators that compute in INT8: the default tolerance follows.
-_INT8 = frozenset(
+# Operators that read or make codes: the default tolerance follows.
+_ON_CODES = frozenset(
     {"DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear"}
 )
 _MOST_ELEMENTS = 1 << 31  # of one random array
@@ -137,7 +137,7 @@ class _Loading:
             "batched": [f.info.id for f in feeds if f.rows],
             "guesses": roles.join_guesses(self.guesses),
             "warnings": list(self.warnings),
-            "quantized": self._is_quantized(),
+            "codes": self._find_codes(),
             "half": self._find_half_type(),
         }
 
@@ -146,8 +146,13 @@ class _Loading:
         made = {t.dtype for t in self.index.tensors if t.kind == "node"}
         return "fp16" if "float16" in made else "bf16" if "bfloat16" in made else ""
 
-    def _is_quantized(self) -> bool:
-        return any(node.op in _INT8 for node in self.index.nodes)
+    def _find_codes(self) -> str:
+        """``int8`` or ``fp8`` where the model is quantized: what its codes are (``int8`` also where it has both)."""
+        on_codes = [node for node in self.index.nodes if node.op in _ON_CODES]
+        if not on_codes:
+            return ""
+        read = {self.index.tensors[t].dtype for node in on_codes for t in node.reads[:1]}
+        return "fp8" if all(dtype.startswith("float8") for dtype in read) else "int8"
 
     def _load_feeds(self, folder: Path) -> list[_Feed]:
         feeds: list[_Feed] = []
@@ -197,7 +202,7 @@ class _Loading:
         samples = [sample for rows in parts for sample in rows]
         what = near.classify_inputs(self.index, samples)
         # A quantized model is calibrated for what is usual: it has no room beyond, and steps too coarse for what is faint.
-        narrow = self._is_quantized()
+        narrow = bool(self._find_codes())
         firsts = [sum(map(len, parts[:i])) for i in range(len(parts))]
         for number in range(self.probe.start + len(feeds), self.probe.start + self.probe.near):
             which = number % len(real)

@@ -175,7 +175,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         _say_outcome(outcome, error, rule, tried, _find_problem(m.results, output)),
         *_say_small(m.results, outcome, rule),
         *say_answers(m.results, rule),
-        *_say_same_codes(ctx, verdict, rule),
+        *_say_same_codes(ctx, findings, verdict),
         *_say_taken(m),
         *_say_untouched(m, rule),
         *wide,
@@ -238,9 +238,9 @@ def _say_wide(
     return (kept, *filter(None, (str(told.get("why_wide", "")),)))
 
 
-def _say_same_codes(ctx: StepContext, verdict: str, rule: Criterion) -> tuple[str, ...]:
+def _say_same_codes(ctx: StepContext, findings: Findings, verdict: str) -> tuple[str, ...]:
     """What a pass does not say where the reference computes the same quantized model."""
-    if verdict != "passes" or rule.precision != "int8" or unquantized(ctx.reference):
+    if verdict != "passes" or not findings.codes or unquantized(ctx.reference):
         return ()
     return (
         "The reference computes the same quantized model: what quantization itself costs is seen against the float one "
@@ -270,7 +270,7 @@ def _measure_emulated(ctx: StepContext, findings: Findings, rule: Criterion) -> 
     """What a faultless engine of that precision would give on the same sample; None where nothing is emulated. Of a quantized
     model measured against the float one: what its codes are worth, computed literally. The typed reference adds up in its own
     precision, the emulation in FP32."""
-    if rule.precision == "int8" and unquantized(ctx.reference):
+    if findings.codes and unquantized(ctx.reference):
         feed = (findings.sample or findings.samples[0].id,)
         literal = yield from asked(probe_whole(ctx, findings, samples=feed, engine=LITERAL))
         return worst(literal.results, rule)[2] if literal.status == "ok" else None

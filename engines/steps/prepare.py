@@ -43,13 +43,14 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             bodies=int(taken.facts.get("bodies", 0)),
             notes=(*findings.notes, *taken.facts.get("warnings", ())),
         )
-    quantized, half = False, ""
+    half = ""
     if not findings.inputs and not works.needs_no_inputs(ctx):
         yield Note("reading the inputs")
         made = yield from asked(_inputs(ctx, findings))
         if made.status != "ok":
             raise intake.no_inputs(made, problem.inputs)
-        quantized = bool(made.facts.get("quantized"))
+        # A journal of an earlier version says whether it is quantized, and not to what.
+        codes = str(made.facts.get("codes") or ("int8" if made.facts.get("quantized") else ""))
         # Against the model before it was converted, what halves cost is no failure.
         stated = str(made.facts.get("half", ""))
         half = stated if unquantized(ctx.reference) else ""
@@ -62,11 +63,11 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
         if no_batch := (yield from see_rows(ctx, tried, tuple(made.facts.get("batched", ())))):
             made = yield from asked(_inputs(ctx, findings, batch=False))
             said = (*said, no_batch)
-        findings = msgspec.structs.replace(_with_inputs(findings, made), notes=(*findings.notes, *said))
+        findings = msgspec.structs.replace(_with_inputs(findings, made), codes=codes, notes=(*findings.notes, *said))
         yield from golden_reference.refuse_unfit(ctx, findings)
     if findings.criterion is None:
         findings = msgspec.structs.replace(
-            findings, criterion=criterion(problem, "int8" if quantized else half or ctx.engine_info.precision)
+            findings, criterion=criterion(problem, findings.codes or half or ctx.engine_info.precision)
         )
     return findings
 

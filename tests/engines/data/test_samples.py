@@ -279,11 +279,13 @@ def test_random_values_of_one_input_do_not_depend_on_the_others(make: Any, store
     assert not np.array_equal(second["a"], second["x"])
 
 
-def test_a_model_of_int8_is_told(make: Any, store: Store) -> None:
-    node = helper.make_node("DequantizeLinear", ["x", "s"], ["y"])
-    model = make({"x": (TensorProto.INT8, [4])}, [node], {"s": np.float32(0.5)}, {"y": (FLOAT, [4])})
-    assert given(model, store, random=True)["quantized"]
-    assert not given(make({"x": (FLOAT, [4])}), store, random=True)["quantized"]
+@pytest.mark.parametrize(("holds", "codes"), [(np.int8, "int8"), (np.uint8, "int8"), (ml_dtypes.float8_e4m3fn, "fp8")])
+def test_what_a_model_is_quantized_to_is_told(make: Any, store: Store, holds: Any, codes: str) -> None:
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["v"]), helper.make_node("Mul", ["x", "v"], ["y"])]
+    weights = {"w": np.ones(4, holds), "s": np.float32(0.5)}
+    model = make({"x": (FLOAT, [4])}, nodes, weights, {"y": (FLOAT, [4])})
+    assert given(model, store, random=True)["codes"] == codes
+    assert not given(make({"x": (FLOAT, [4])}), store, random=True)["codes"]
 
 
 def test_images(tmp_path: Path, make: Any, store: Store) -> None:

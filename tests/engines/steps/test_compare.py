@@ -311,6 +311,29 @@ def test_what_passes_by_the_engine_s_own_choice_of_precision_is_said(
     assert ("It passes as the engine chose" in outcome.message) == told
 
 
+@pytest.mark.parametrize("codes", ["", "int8", "fp8"])
+def test_only_of_a_quantized_model_it_is_said_that_the_reference_computes_its_codes(
+    answers: Any, walk: Any, codes: str
+) -> None:
+    """An engine that calibrates computes a float model in INT8, and the reference computes it in float."""
+    whole = answers.measured(("real:0", 0.04), ("random:0", 0.0))
+    again = msgspec.structs.replace(whole, facts={"runs": 20}, run_seconds=60.0)
+    base = oracle(answers, whole, runs=lambda _: again)
+
+    def answer(probe: Any) -> Any:
+        told = base(probe)
+        return (
+            msgspec.structs.replace(told, facts={**told.facts, "codes": codes})
+            if isinstance(probe, LoadInputs)
+            else told
+        )
+
+    done = walk("compare", answers.context(Findings(), info={"precision": "int8"}), answer).finish
+    assert done.outcome.verdict == "passes"
+    assert done.findings.criterion.precision == (codes or "int8")
+    assert ("The reference computes the same quantized model" in done.outcome.message) == bool(codes)
+
+
 def test_what_holds_nothing_that_the_metric_judges_is_told() -> None:
     """Once for each output, and not of one that is equal or that has its answer."""
 
