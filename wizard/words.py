@@ -155,7 +155,8 @@ def price(cost: Cost) -> str:
         return "not known yet; this step finds out"
     if cost.open:
         probes = f"{cost.least_probes:,} to {count(cost.most_probes, 'probe')}"
-        parts = [f"{say_span(cost.least, cost.most)} ({probes}), depending on what is found"]
+        between = f"as the search goes {say_span(cost.least, cost.most)} ({probes})"
+        parts = [f"about {duration(cost.seconds)}; {between}"]
     else:
         asked = f"about {count(cost.probes, 'probe')}"
         work = [count(cost.builds, "build"), count(cost.runs, "run")] if cost.builds > 0 else []

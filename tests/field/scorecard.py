@@ -130,7 +130,7 @@ def _found(said: Facts, checks: Facts, quantized: bool) -> tuple[str, str]:
         return "wrong", f"{', '.join(false[0]['nodes'][:3])} is no culprit"
     spread = checks.get("spread")
     if not culprits and spread and spread["true"] is False:
-        return "wrong", f"it said that no single node stands for it; one by itself is off by {spread['worst']:.2g}"
+        return "wrong", f"it said that no single node makes it; one by itself is wrong by {spread['worst']:.2g}"
     if not culprits and spread and spread["true"]:
         return _workaround(said, checks, f"no node of {spread['tried']} tried fails by itself")
     if not culprits and quantized and checks.get("workaround"):

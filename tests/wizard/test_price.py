@@ -18,9 +18,9 @@ def test_a_range_is_as_exact_as_it_is(least: float, most: float, said: str) -> N
 
 
 def test_a_search_is_offered_as_a_range() -> None:
-    """How many probes it takes depends on what it finds: one number between would say more than is known."""
+    """How many probes it takes depends on what it finds, so one number alone would say more than is known."""
     cost = Cost(53, 53, 60, 31.0, 1 << 20, least=20.0, most=240.0, least_probes=12, most_probes=400)
-    said = "20 s to 4 min (12 to 400 probes), depending on what is found, at most 1.0 MiB more on disk"
+    said = "about 31 s; as the search goes 20 s to 4 min (12 to 400 probes), at most 1.0 MiB more on disk"
     assert price(cost) == said
     assert len(f"    expected: {said.partition(', at most')[0]}") <= 80
 
