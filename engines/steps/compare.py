@@ -172,7 +172,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     )
     said = (
         *_say_made_up(findings, looks, failures),
-        _say_outcome(outcome, error, rule, tried, _find_problem(m.results, output)),
+        _say_outcome(outcome, error, rule, tried, _find_problem(m.results, output), _find_exact(m.results, outcome)),
         *_say_small(m.results, outcome, rule),
         *say_answers(m.results, rule),
         *_say_same_codes(ctx, findings, verdict),
@@ -374,8 +374,11 @@ def _list_scores(results: tuple[SampleResult, ...], rule: Criterion) -> list[Out
     ]
 
 
-def _say_outcome(found: CompareOutcome, error: float, rule: Criterion, tried: trial.Tried, problem: str) -> str:
-    """``error``: of the worst output; ``problem``: what keeps that one from being compared."""
+def _say_outcome(
+    found: CompareOutcome, error: float, rule: Criterion, tried: trial.Tried, problem: str, exact: Score | None
+) -> str:
+    """``error``: of the worst output; ``problem``: what keeps that one from being compared; ``exact``: its score, where it must
+    be equal."""
     verdict, output, sample, looks = found.verdict, found.worst_output, say_sample(found.worst_sample), found.looks
     said = _say_reference(tried, rule)
     if verdict in ("reference", "export"):
@@ -389,6 +392,8 @@ def _say_outcome(found: CompareOutcome, error: float, rule: Criterion, tried: tr
     allowed = f"{_say_allowed(rule, output)} for {rule.precision.upper()}"
     if verdict == "fails":
         often = f" in {found.failures} of {looks} runs" if looks > 1 else ""
+        if exact is not None and rule.metric == "rel_l2":
+            return f"{output} is not equal to the reference's on {sample}{often}: {_say_unequal(exact)}.{doubt}"
         if rule.metric == "rel_l2" and problem not in PROBLEMS and error < HUGE:
             return f"{output} is {amount}{often} {_say_normal(rule, output)}. {_say_worst(sample)}{doubt}"
         return f"{output} is {amount} on {sample}{often}; allowed {allowed}.{doubt}"
@@ -448,6 +453,35 @@ def _say_normal(rule: Criterion, output: str) -> str:
 def _find_problem(results: tuple[SampleResult, ...], output: str) -> str:
     """What keeps the output from being compared at all, on any sample: a key of ``PROBLEMS``, or ``""``."""
     return next((s.problem for r in results for s in r.outputs if s.name == output and s.problem), "")
+
+
+def _find_exact(results: tuple[SampleResult, ...], found: CompareOutcome) -> Score | None:
+    """The score of the worst output on the worst sample, where its values are right or wrong: whole numbers, truth values, texts.
+    Rows of a sample have none of their own where the whole sample was run."""
+    sample = found.worst_sample.partition("/")[0]
+    return next(
+        (
+            s
+            for r in results
+            for s in r.outputs
+            if s.name == found.worst_output
+            and s.exact
+            and not (s.equal or s.problem)
+            and r.sample in (found.worst_sample, sample)
+        ),
+        None,
+    )
+
+
+def _say_unequal(score: Score) -> str:
+    """How many values differ, and of numbers by how much: a ratio says nothing of what must be equal."""
+    few = f"{say_percent(score.mismatched)} of its values differ"
+    if score.dtype in ("bool", "string"):
+        return f"{few}, and {'truth values' if score.dtype == 'bool' else 'texts'} must be equal"
+    return (
+        f"{few}, by at most {score.max_abs:g}, and whole numbers must be equal (--metric max_abs --tolerance "
+        f"{score.max_abs:g} would allow that)"
+    )
 
 
 def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:

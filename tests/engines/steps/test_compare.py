@@ -334,6 +334,36 @@ def test_only_of_a_quantized_model_it_is_said_that_the_reference_computes_its_co
     assert ("The reference computes the same quantized model" in done.outcome.message) == bool(codes)
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "said"),
+    [
+        (
+            [3, 4, 5, 9],
+            [3, 5, 5, 6],
+            "50 % of its values differ, by at most 3, and whole numbers must be equal (--metric max_abs --tolerance 3 ",
+        ),
+        ([True, False], [True, True], "50 % of its values differ, and truth values must be equal."),
+        (["a", "b", "c", "d"], ["a", "b", "c", "e"], "25 % of its values differ, and texts must be equal."),
+    ],
+)
+def test_what_must_be_equal_is_not_told_as_a_ratio(answers: Any, walk: Any, ours: Any, theirs: Any, said: str) -> None:
+    """By the ratio that they are judged by, one code beside another is wrong by 100 %."""
+    apart = score("y", np.array(ours), np.array(theirs))
+    whole = Measurement(results=(SampleResult("real:0", (apart,)), SampleResult("random:0", (apart,))))
+    base = oracle(answers, whole)
+
+    def answer(probe: Any) -> Any:
+        told = base(probe)
+        if not isinstance(probe, Measure) or not told.results or told.results[0].outputs[0].rel_l2 != 0.6:
+            return told
+        return Measurement(results=(SampleResult(probe.samples[0], (apart,)),))
+
+    outcome = walk("compare", answers.context(), answer).finish.outcome
+    assert outcome.verdict == "fails"
+    assert f"y is not equal to the reference's on sample 0: {said}" in outcome.message
+    assert "100 %" not in outcome.message
+
+
 def test_what_holds_nothing_that_the_metric_judges_is_told() -> None:
     """Once for each output, and not of one that is equal or that has its answer."""
 
