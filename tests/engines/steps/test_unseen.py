@@ -226,6 +226,13 @@ def test_all_nodes_are_no_workaround() -> None:
     assert "no workaround" in done.outcome.message
 
 
+@pytest.mark.parametrize(("wrong", "told"), [(11, True), (10, True), (9, False), (3, False)])
+def test_a_set_of_nearly_all_nodes_is_told_as_that(wrong: int, told: bool) -> None:
+    done = unseen_of(Simulated.single(graph(CHAIN), dict.fromkeys(range(wrong), 0.5)))
+    assert done.outcome.outcome == "found"
+    assert (f"nearly the whole model ({wrong} of 12)" in done.outcome.message) == told
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(40, 70), seeds, st.integers(5, 30))
 def test_the_best_set_on_the_way_is_never_lost(n: int, seed: int, budget: int) -> None:
