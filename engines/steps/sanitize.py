@@ -97,6 +97,8 @@ def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) ->
     ):
         looks = f"in {before.looks} runs" if before.looks > 1 else "at a second look"
         reason = f"{looks} the original did not fail either, which says nothing of a failure that comes and goes"
+    elif after is not None and base.nodes_before and not base.nodes_after:
+        reason = "nothing is left to search among, as none of it depends on an input"
     if reason:
         message = f"{became}, but {reason}; going on with the original."
         return Finish(msgspec.structs.replace(base, reason=reason, message=message), before)
@@ -239,7 +241,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="sanitize",
-    version=3,
+    version=4,
     summary="Fold constants and clean the model up, then compare again.",
     run=sanitize,
     outcome=SanitizeOutcome,

@@ -15,11 +15,13 @@ from engines.compare.criterion import Signature
 from engines.findings import Case, Culprit
 from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
-from engines.probe import BARRIER, Candidate, Describe, LoadInputs, Measure, Measurement
+from engines.probe import BARRIER, Candidate, Describe, LoadInputs, Measure, Measurement, Score
 from engines.search.cured import measure_cured
 from engines.search.inquiry import Inquiry
 from engines.search.unseen import WANTED
-from engines.steps.layerwise import PARTS, _is_spread
+from engines.steps.layerwise import PARTS, _first_nonfinite, _is_spread
+
+from .simulated import graph
 
 Open = Callable[..., Any]
 LOCKED = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01)
@@ -385,3 +387,10 @@ def test_a_fault_that_some_builds_have_is_reduced_to_its_nodes(
     assert (reduced.names, reduced.minimal) == ("/scaled1, /gate1", True)
     failed, looks = map(int, reduced.verified.split("/"))
     assert 0 < failed < looks
+
+
+def test_an_output_that_no_node_makes_accuses_no_node() -> None:
+    """A constant that the precision cannot hold, or an input handed on: the last node of the model has nothing to do with it."""
+    broken = Score("x", new_nonfinite=1)
+    assert _first_nonfinite(graph([(), (0,)]), {0: broken}) == []
+    assert _first_nonfinite(graph([(), (0,)]), {1: broken, 2: broken}) == [1]

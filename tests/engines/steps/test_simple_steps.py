@@ -158,6 +158,22 @@ def test_what_could_not_be_sanitized_goes_on_with_the_original(answers: Any, wal
     assert done.finish.findings.model == "m"
 
 
+def test_a_model_that_folds_to_nothing_is_searched_as_it_is(answers: Any, walk: Any) -> None:
+    base = sanitized(answers, answers.measured(("real:0", 0.5), ("random:0", 0.5)))
+
+    def answer(probe: Any) -> Any:
+        told = base(probe)
+        return (
+            msgspec.structs.replace(told, facts={**told.facts, "nodes_after": 0})
+            if isinstance(probe, Sanitize)
+            else told
+        )
+
+    done = walk("sanitize", answers.context(locked(answers)), answer)
+    assert (done.finish.outcome.verdict, done.finish.findings.model) == ("could-not", "m")
+    assert "as none of it depends on an input; going on with the original." in done.finish.outcome.message
+
+
 @pytest.mark.parametrize("status", ["build-failed", "timeout", "invalid-model"])
 def test_a_sanitized_model_that_fails_otherwise_is_not_used(answers: Any, walk: Any, status: Any) -> None:
     broken = Measurement(status=status, message="no parser.")
