@@ -4,7 +4,7 @@ A worker makes one from a model (``engines.graph.load``); it travels as JSON. No
 of node ``i`` is made by a node with a smaller id, or is a graph input or a weight.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -147,6 +147,12 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
         feeds = tuple(sorted(t for t in reads if self.tensors[t].kind != "weight"))
         leaves = tuple(sorted(t for t in made if t in final or any(r not in inside for r in self.readers[t])))
         return feeds, leaves
+
+    def first_of(self, tensors: Collection[int]) -> tuple[int, ...]:
+        """Those that a node makes of none of them, ascending. A constant and an input are made by none."""
+        among = frozenset(tensors)
+        made = (t for t in sorted(among) if self.tensors[t].producer >= 0)
+        return tuple(t for t in made if among.isdisjoint(self.nodes[self.tensors[t].producer].reads))
 
     def with_paths(self, nodes: Iterable[int]) -> frozenset[int]:
         """The nodes, and those on every path that leaves them and comes back to them."""

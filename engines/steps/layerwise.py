@@ -7,7 +7,7 @@ error alone ties five infinities of which three are harmless.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -497,20 +497,12 @@ def _is_spread(shares: Sequence[float]) -> bool:
 def _first_nonfinite(index: GraphIndex, inherited: dict[int, Score]) -> list[int]:
     """Tensors that hold new non-finite values although all that their node reads is still finite, in topological
     order."""
-    broken = {t for t, score in inherited.items() if score.new_nonfinite}
-    return [t for t in sorted(broken) if _begins_at(index, t, broken)]
+    return list(index.first_of([t for t, score in inherited.items() if score.new_nonfinite]))
 
 
 def _first_bad(ask: Inquiry, inherited: dict[int, Score]) -> tuple[int, ...]:
     """The tensors over tolerance whose node reads none that is; the failing outputs where no tensor before them is over."""
-    bad = {t for t, score in inherited.items() if over(score, ask.criterion)}
-    return tuple(t for t in sorted(bad) if _begins_at(ask.index, t, bad)) or ask.watched
-
-
-def _begins_at(index: GraphIndex, tensor: int, among: Set[int]) -> bool:
-    """Whether a node makes it of what is not ``among`` them. No node makes an output that is a constant or an input."""
-    producer = index.tensors[tensor].producer
-    return producer >= 0 and among.isdisjoint(index.nodes[producer].reads)
+    return ask.index.first_of([t for t, score in inherited.items() if over(score, ask.criterion)]) or ask.watched
 
 
 def _moves_outputs(ask: Inquiry, m: Measurement, at_least: float) -> bool:

@@ -70,7 +70,7 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
                 ):
                     differs[t] = max(differs.get(t, 0.0), badness(s, rule))
     # A tensor that differs although nothing that its node reads does: there the engine's own order of work shows.
-    sources = [t for t in sorted(differs) if not set(index.nodes[index.tensors[t].producer].reads) & set(differs)]
+    sources = index.first_of(differs)
     yield Note("the same with one thread")
     single = yield from _try_single_thread(ctx, findings, rule, runs)
     suspects = tuple(
