@@ -56,6 +56,11 @@ def shrinks_for(findings: Findings) -> int:
     return SHRINK_DEAR if findings.twin or findings.dear else SHRINK_PROBES
 
 
+def foretell_settling(ask: Inquiry, shrink_probes: int, verify: int) -> int:
+    """Probes that turning a part into a case takes, as a rule: the exact feed, the shrinks, fresh builds, a passing neighbour."""
+    return 2 + min(SHRINKS, shrink_probes) + max(verify, ask.findings.builds)
+
+
 def settle_case(
     ask: Inquiry,
     trials: Trials,

@@ -18,7 +18,7 @@ from engines.search.ordered import asking, order_precision, say_ordered
 from engines.search.pace import Pace
 from engines.search.remedy import list_cured
 from engines.search.search import NodeIds, Trials, grow_cut, minimise, prove_one_minimal
-from engines.search.settle import SHRINKS, settle_case, shrinks_for
+from engines.search.settle import foretell_settling, settle_case, shrinks_for
 from engines.search.twin import as_given, asking_twin, find_twin, without_twin
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, with_case
 from engines.steps.layerwise import layerwise
@@ -168,7 +168,7 @@ def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth:
     """
     amplifier = ranges.decode(suspect.nodes) != (suspect.node,)
     for feed in ("exact", "stored") if amplifier else ("stored",):
-        pace = Pace(after=2 + min(SHRINKS, shrinks_for(ask.findings)) + max(params.verify, ask.findings.builds))
+        pace = Pace(after=foretell_settling(ask, shrinks_for(ask.findings), params.verify))
         lowered = msgspec.structs.replace(ask.lowered(suspect.effect), feed=feed)
         trials = Trials(lowered, known={}, measured={}, pace=pace)
         nodes: NodeIds = frozenset(ranges.decode(suspect.nodes))

@@ -133,6 +133,15 @@ NEW = (
 )  # fmt: skip
 
 
+def divide(told: float, came: float) -> float:
+    return max(told, 0.01) / max(came, 0.01)
+
+
+def is_near(told: float, came: float) -> bool:
+    """Within the factor, or by less than anybody notices."""
+    return 1 / FACTOR <= divide(told, came) <= FACTOR or abs(told - came) < SOON
+
+
 class Rest(msgspec.Struct, frozen=True):
     """What was said to be left of a step when this part of its seconds had passed, -1 where nothing was, and what came."""
 
@@ -142,9 +151,7 @@ class Rest(msgspec.Struct, frozen=True):
 
     @property
     def near(self) -> bool:
-        return self.left >= 0 and (
-            self.came / FACTOR <= self.left <= self.came * FACTOR or abs(self.left - self.came) < SOON
-        )
+        return self.left >= 0 and is_near(self.left, self.came)
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -178,12 +185,11 @@ class Told(msgspec.Struct, frozen=True):
 
     @property
     def off(self) -> float:
-        return max(self.expected, 0.01) / max(self.seconds, 0.01)
+        return divide(self.expected, self.seconds)
 
     @property
     def near(self) -> bool:
-        """Within the factor, or by less than anybody notices."""
-        return 1 / FACTOR <= self.off <= FACTOR or abs(self.expected - self.seconds) < SOON
+        return is_near(self.expected, self.seconds)
 
 
 Fastest = dict[str, tuple[float, Measurement | None]]

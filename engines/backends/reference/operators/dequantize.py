@@ -5,6 +5,7 @@ from onnx import helper
 
 from engines.backends.reference.operators.base import Array, Operator
 from engines.backends.reference.operators.fused import wide
+from engines.backends.reference.operators.on_codes import worth
 
 
 class DequantizeLinear(Operator):
@@ -20,16 +21,11 @@ class DequantizeLinear(Operator):
         output_dtype: int = 0,
     ) -> tuple[Array]:
         kind = scale.dtype if not output_dtype else helper.tensor_dtype_to_np_dtype(output_dtype)
-        moved = wide(x) - (0 if zero is None else _along(wide(zero), x, axis, block_size))
-        return ((moved * _along(wide(scale), x, axis, block_size)).astype(kind),)
+        if not block_size:
+            return (worth(x, scale, zero, axis).astype(kind),)
 
+        def spread(values: Array) -> Array:
+            return np.repeat(wide(values), block_size, axis=axis).take(range(x.shape[axis]), axis=axis)
 
-def _along(values: Array, x: Array, axis: int, block_size: int) -> Array:
-    """Scales or zero points in a shape that stands beside the codes."""
-    if values.size == 1 and not block_size:
-        return values.reshape(())
-    if block_size:
-        return np.repeat(values, block_size, axis=axis).take(range(x.shape[axis]), axis=axis)
-    shape = [1] * x.ndim
-    shape[axis] = values.size
-    return values.reshape(shape)
+        moved = wide(x) - (0 if zero is None else spread(zero))
+        return ((moved * spread(scale)).astype(kind),)
