@@ -597,7 +597,7 @@ def as_they_are(real: Path, engine: str) -> list[Case]:
         for inputs in (real / f"{model.stem}_in.npz", real / f"{model.stem}_in"):
             if model.stem not in PLANTED and inputs.exists():
                 said = f"{model.stem} as it is, weakly typed FP16"
-                found.append(Case(f"as-it-is-{model.stem}", said, flow(model, inputs, engine)))
+                found.append(Case(f"as-it-is-{model.stem}", said, flow(model, inputs, engine, seconds=900)))
     return found
 
 
