@@ -16,6 +16,14 @@ _FLOATS = ("float32", "float64", "float16", "bfloat16")
 _WHOLE = ("int32", "int64", "uint8", "int8")
 _PRECISION = "precision"  # as the engines that have it call the option
 _THREADS = "threads"
+# Precision -> those that hold each of its numbers, by bits of exponent and mantissa: fp16 5+10, bf16 8+7, tf32 8+10. A case is
+# moved to these alone: in a narrower one its numbers overflow or are rounded by more than the tolerance allows, which is another
+# failure, and one that only some processors show (OpenVINO computes in FP32 on those without instructions for the hint).
+_WIDER: Mapping[str, tuple[str, ...]] = {
+    "int8": ("fp16", "bf16", "tf32", "fp32", "fp64"), "fp8": ("fp16", "bf16", "tf32", "fp32", "fp64"),
+    "fp16": ("tf32", "fp32", "fp64"), "bf16": ("tf32", "fp32", "fp64"), "tf32": ("fp32", "fp64"), "fp32": ("fp64",),
+}  # fmt: skip
+_OPENVINO = {"f32": "fp32", "f16": "fp16"}  # its own words for them
 # What strings of these attributes may be, by ONNX's operators.
 _STRINGS: Mapping[str, tuple[str, ...]] = {
     "mode": ("constant", "edge", "reflect", "nearest", "linear", "cubic"),
@@ -136,10 +144,11 @@ def _of_engine(engine: str, view: EngineView) -> Iterable[Factor]:
     spec = parse(engine)
     for option in view.options:
         base = spec.get(option.name) or option.usual
-        if option.name == _PRECISION and option.choices and base:
-            yield Factor(
-                "the engine's precision", "option", base, tuple(c for c in option.choices if c != base), key=option.name
-            )
+        if option.name == _PRECISION and base:
+            wider = _WIDER.get(view.precision, ())
+            levels = tuple(c for c in option.choices if _OPENVINO.get(c, c) in wider)
+            if levels:
+                yield Factor("the engine's precision", "option", base, levels, key=option.name)
         if option.name == _THREADS and base:
             yield Factor("threads", "option", base, tuple(n for n in ("1", "2") if n != base), key=option.name)
 

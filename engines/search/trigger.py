@@ -4,6 +4,7 @@ what tells rival conditions apart, then settings at random, inside and just outs
 The search sees outcomes only. It asks no setting twice, and ends when nothing is left that would part the rivals, or with the
 budget."""
 
+import functools
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -140,10 +141,10 @@ def _find_bounds(table: _Table, i: int) -> Sub[None]:
 
 
 def _part_rivals(table: _Table) -> Sub[None]:
-    """Ask what tells conditions apart that say the same of all that was tried, until none is left."""
+    """Ask what tells conditions apart that say the same of all that was tried, until none is left; then each part of an *or*."""
     for _ in range(_QUESTIONS):
         found = fit(table.factors, table.rows)
-        if (question := _choose(table, found)) is None:
+        if (question := _choose(table, found) or _doubt(table, found.condition)) is None:
             return
         yield table.note(f"which of several is it? so far: {say_condition(table.factors, found.condition)}")
         yield from table.look(question)
@@ -166,6 +167,27 @@ def _choose(table: _Table, found: Fit) -> Levels | None:
         if split and (split, -changes) > best:
             best, chosen = (split, -changes), levels
     return chosen
+
+
+def _doubt(table: _Table, condition: Condition) -> Levels | None:
+    """A setting in which one part of an *or* holds alone, the others broken as nothing has broken them beside it; None where all
+    were tried. What fires just beside a bound (int64 of both signs up to 2^31) may say nothing of what lies far from it."""
+    for at, clause in enumerate(condition):
+        about = sorted({i for p in clause for i in (p.factor, p.other) if i >= 0}) if len(clause) > 1 else []
+        choices = itertools.islice(itertools.product(*(table.usable(i) for i in about)), _POOL)
+        pool = [functools.reduce(lambda on, x: _with(on, *x), zip(about, c, strict=True), table.base) for c in choices]
+        asked: set[tuple[Levels, int]] = set()
+        for levels in sorted(pool, key=lambda one: sum(a != b for a, b in zip(one, table.base, strict=True))):
+            held = [p for p in clause if p.holds(levels)]
+            if len(held) != 1 or not holds((*condition[:at], *condition[at + 1 :]), levels):
+                continue
+            beside = tuple(levels[i] for i in about if i not in (held[0].factor, held[0].other))
+            if (beside, clause.index(held[0])) in asked:
+                continue
+            asked.add((beside, clause.index(held[0])))
+            if levels not in table.outcomes:
+                return levels
+    return None
 
 
 def _pool(table: _Table, conditions: Iterable[Condition]) -> Iterator[Levels]:

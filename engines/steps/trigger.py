@@ -441,7 +441,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="trigger",
-    version=1,
+    version=2,
     summary="Change everything of the case that can be changed, and say in one line when it fires.",
     run=trigger,
     outcome=TriggerOutcome,

@@ -95,6 +95,23 @@ def test_levels_stay_within_what_a_machine_builds_at_once() -> None:
     assert max(map(int, rows.levels)) * 50 * 12 <= 1 << 20
 
 
+@pytest.mark.parametrize(
+    ("asked", "computes", "levels"),
+    [
+        ("f16", "fp16", ["f32"]),
+        ("bf16", "bf16", ["f32"]),  # f16 has the longer mantissa and the smaller range
+        ("default", "bf16", ["f32"]),
+        ("f32", "fp32", []),
+        ("f16", "fp32", []),  # a hint that this processor cannot follow
+    ],
+)
+def test_a_case_is_moved_to_wider_precisions_alone(asked: str, computes: str, levels: list[str]) -> None:
+    """In a narrower one it would fail of rounding and overflow, on processors that have it, and that would be called the bug."""
+    options = (OptionView("precision", "default", choices=("default", "f32", "f16", "bf16")),)
+    listed = list_factors(GEMM, [], f"openvino:precision={asked}", EngineView(precision=computes, options=options))
+    assert [list(f.levels) for f in listed if f.key == "precision"] == ([levels] if levels else [])
+
+
 def test_of_large_numbers_small_ones_are_tried_too_and_of_small_ones_none_are_smaller_still() -> None:
     for most, has in ((2.0**36, True), (1.0, False)):
         made = msgspec.structs.replace(GEMM, inputs={"a": MadeTensor("float32", (4, 4), (-most, most))})

@@ -115,6 +115,37 @@ def test_a_random_setting_without_an_answer_is_neither_a_check_nor_a_surprise() 
     assert found.checked <= sum(r.outcome in DECIDED for r in found.rows)
 
 
+@pytest.mark.parametrize("signs", [("both signs",), ("negative", "both signs")])
+def test_what_fires_just_beside_a_bound_is_not_said_of_what_lies_far_from_it(signs: tuple[str, ...]) -> None:
+    """Seen on OpenVINO: the negation of an int64 of -2^31 needs more than 32 bits, that of 2^31 does not. "int64, and negative or at
+    least 2^32" fitted all that was tried, and every small negative number passes."""
+    factors = (
+        Factor("rows", "size", 8, (9, 1, 16, 7, 32, 2), ordered=True),
+        Factor("the type", "type", "int64", ("int32", "uint8", "int8", "float32")),
+        THREADS,
+        Factor(
+            "x holds", "values", "given", ("drawn", "positive", "negative", "both signs", "zeros"),
+            traits=(("some negative values", ("negative", "both signs")),),
+        ),
+        Factor("most", "scale", 41, (45, 37, 53, 29, 11), ordered=True),
+        Factor("opset", "opset", 18, (11, 13, 17, 19, 20, 21, 22, 23), ordered=True),
+        Factor("rank", "rank", 1, (2,)),
+    )  # fmt: skip
+
+    def truth(levels: Mapping[str, Level]) -> Outcome:
+        if levels["the type"] == "uint8" or levels["x holds"] == "zeros":
+            return "cannot tell"
+        over = levels["most"] > 32 or (levels["most"] == 32 and levels["x holds"] in signs)  # type: ignore[operator]
+        return "fires" if levels["the type"] == "int64" and over else "passes"
+
+    found, _ = search(truth, factors)
+    assert found.surprises, "none met the bound by chance, so this shows nothing: another seed, another base"
+    for most, x in itertools.product(range(8, 56), ("given", "drawn", "positive", "negative", "both signs")):
+        levels: tuple[Level, ...] = (8, "int64", "1", x, most, 18, 1)
+        told = truth(dict(zip((f.name for f in factors), levels, strict=True)))
+        assert holds(found.fit.condition, levels) == (told == "fires"), levels
+
+
 def test_of_bounds_that_part_the_same_one_that_was_seen_to_fire_is_said() -> None:
     sizes = Factor("n", "size", 20, (10,), ordered=True)
     found = fit((sizes,), [Row((20,), "fires"), Row((10,), "passes")])
