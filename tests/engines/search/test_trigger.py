@@ -117,8 +117,8 @@ def test_a_random_setting_without_an_answer_is_neither_a_check_nor_a_surprise() 
 
 @pytest.mark.parametrize("signs", [("both signs",), ("negative", "both signs")])
 def test_what_fires_just_beside_a_bound_is_not_said_of_what_lies_far_from_it(signs: tuple[str, ...]) -> None:
-    """Seen on OpenVINO: the negation of an int64 of -2^31 needs more than 32 bits, that of 2^31 does not. "int64, and negative or at
-    least 2^32" fitted all that was tried, and every small negative number passes."""
+    """Seen on OpenVINO: the negation of an int64 of -2^31 needs more than 32 bits, that of 2^31 does not. "int64, and negative
+    or at least 2^32" fitted all that was tried, and every small negative number passes."""
     factors = (
         Factor("rows", "size", 8, (9, 1, 16, 7, 32, 2), ordered=True),
         Factor("the type", "type", "int64", ("int32", "uint8", "int8", "float32")),
