@@ -1,5 +1,6 @@
 """Kill it anywhere, stop it anywhere: the session goes on, and ends as if nothing had happened."""
 
+import io
 import json
 import os
 import signal
@@ -9,6 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+
+from wizard.cli.follow import Follower
+from wizard.plain import JsonDisplay
+from wizard.runner.client import Client
+from wizard.runner.options import Options
+from wizard.session import folder
 
 SCRIPT = Path(sys.executable).with_name("narrowdown")
 
@@ -204,6 +211,51 @@ def test_ctrl_c_stops_softly_and_leaves_nobody_behind(narrowdown, shapes, surrou
     else:
         pytest.fail("the runner outlived its only client")
     assert narrowdown("resume", session, "--display", "none").code == 0
+
+
+def test_who_resumes_at_once_after_killing_the_display_gets_the_session(shapes, surroundings, tmp_path) -> None:
+    """The runner that was left alone closes the session after the resume has read it and before its own runner opens it: it ended
+    with 'stopped' and exit code 130, and only the next resume went on."""
+    model, inputs = shapes
+    session = tmp_path / "s"
+    words = ["step", "reduce", model, "--tolerance", "1e-3", "--inputs", inputs, "--session", session]
+    process = begin(words, surroundings, tmp_path)
+    try:
+        wait_for(session, lambda found: sum(e["kind"] == "probe.finished" for e in found) >= 3, process)
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+    since = folder.load(session).seq
+    ends = time.monotonic() + 60
+    while not any(e["kind"] == "session.closed" for e in events(session)):
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    client, shown = Client.open(session, Options(policy="recommended"), brief=since), io.StringIO()
+    try:
+        assert Follower(client, JsonDisplay(shown), since=since).run() == 0
+    finally:
+        client.close()
+    told = [json.loads(line)["kind"] for line in shown.getvalue().splitlines()]
+    assert told.count("session.closed") == 1, "a program that reads along would take the first for the end"
+    finished = [e["key"] for e in events(session) if e["kind"] == "probe.finished"]
+    assert len(finished) == len(set(finished)), "no probe is measured twice"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [0.0, 0.4, 0.8, 1.0, 1.2, 1.6])
+def test_no_moment_after_a_kill_is_too_early_for_a_resume(narrowdown, shapes, surroundings, tmp_path, delay) -> None:
+    model, inputs = shapes
+    session = tmp_path / "s"
+    words = ["step", "reduce", model, "--tolerance", "1e-3", "--inputs", inputs, "--session", session]
+    process = begin(words, surroundings, tmp_path)
+    try:
+        wait_for(session, lambda found: sum(e["kind"] == "probe.finished" for e in found) >= 3, process)
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+    time.sleep(delay)  # what is tested: how long a person takes to type it
+    ran = narrowdown("resume", session, "--display", "plain")
+    assert ran.code == 0, ran.out + ran.err
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ class Session:
     ) -> None:
         self.script, self.code, self.snapshot, self.ok = list(script), code, snapshot, ok
         self.sent: list[dict[str, Any]] = []
-        self.role, self.holder, self.taken = "controller", "", False
+        self.role, self.holder, self.taken, self.earlier = "controller", "", False, 0
 
     def poll(self) -> tuple[Any, ...]:
         if not self.script:
@@ -85,6 +85,15 @@ def test_an_answer_that_carries_settings_asks_for_them() -> None:
     session = Session([OPENED, QUESTION], [ANSWERED, CLOSED])
     walked(session, "2\n1e-3\n")
     assert session.sent[0]["settings"] == {"tolerance": "1e-3"}
+
+
+def test_what_an_earlier_runner_closed_is_no_end() -> None:
+    left = SessionClosed(exit_code=130, reason="the program that controlled the session ended", seq=2)
+    session = Session([left], [SessionOpened(id="k7f3", resumed=True, seq=3)], [CLOSED])
+    session.earlier = 3
+    code, text, _ = walked(session, since=1)
+    assert code == 0
+    assert "the program that controlled" not in text
 
 
 def test_the_end_of_input_needs_a_person() -> None:

@@ -177,7 +177,8 @@ class Follower:
         """Take in what is new; whether there was anything."""
         events = self._client.poll()
         for event in events:
-            self._take(event)
+            if not (isinstance(event, SessionClosed) and self._since < event.seq <= self._client.earlier):
+                self._take(event)
         snapshot = self._client.progress()
         self._display.progress(snapshot)
         self._widowed(bool(snapshot and snapshot.get("free")))

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ from wizard.runner import progress, requests
 from wizard.runner.address import listening, shortened_path
 from wizard.runner.options import Options
 from wizard.session import lock
-from wizard.session.events import AnyEvent, SessionClosed
+from wizard.session.events import AnyEvent, SessionClosed, SessionOpened
 from wizard.session.folder import FLOW, describe
 from wizard.session.journal import NAME, Tail, verify
 from wizard.session.notes import write_note
@@ -58,6 +59,9 @@ class Client:
         self._socket: socket.socket | None = None
         self._lines: Any = None
         self._closed: SessionClosed | None = None
+        # Up to this event the journal tells of runners before the one that this client has started, so that a session which is
+        # closed there is not at its end: a runner that was left alone closes it in the moment in which it is taken up again.
+        self.earlier = 0
 
     @classmethod
     def start(cls, folder: Path, options: Options | None = None, *, name: str = "", brief: int = 0) -> "Client":
@@ -123,9 +127,14 @@ class Client:
 
     def poll(self) -> tuple[AnyEvent, ...]:
         """Events since the last call; the first call gives all there are. Raises DamagedJournal."""
+        begins = self._process is not None and self._process.poll() is None
         events = self._tail.poll()
         for event in events:
             self._closed = event if isinstance(event, SessionClosed) else None
+            if isinstance(event, SessionOpened) and self._process is not None and event.pid == self._process.pid:
+                self.earlier = event.seq
+        if self.earlier in (0, sys.maxsize):  # ours has not taken it up yet, and may never do so
+            self.earlier = sys.maxsize if begins else 0
         return events
 
     def progress(self) -> dict[str, Any] | None:

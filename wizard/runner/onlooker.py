@@ -35,6 +35,7 @@ class Onlooker:
 
     role: Literal["watch"] = "watch"
     taken = False
+    earlier = 0
 
     def __init__(self, folder: Path, host: str, *, quiet: float = QUIET) -> None:
         self.folder, self.holder = folder, f"a runner on {host}"
