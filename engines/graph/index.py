@@ -4,6 +4,7 @@ A worker makes one from a model (``engines.graph.load``); it travels as JSON. No
 of node ``i`` is made by a node with a smaller id, or is a graph input or a weight.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -94,6 +95,15 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
     def by_name(self) -> dict[str, int]:
         """Tensor name -> id."""
         return {t.name: t.id for t in self.tensors}
+
+    @cached_property
+    def shown_names(self) -> tuple[str, ...]:
+        """What people are told of each node, by id: its name where it is the only one of that name, else its operator and the
+        first tensor that it makes (``Add:y``): "n and n" tells nobody which two."""
+        many = Counter(node.name for node in self.nodes)
+        return tuple(
+            n.name if n.name and many[n.name] == 1 else f"{n.op}:{self.tensors[n.outputs[0]].name}" for n in self.nodes
+        )
 
     @cached_property
     def output_order(self) -> dict[int, int]:

@@ -83,7 +83,7 @@ def widen_culprit(index: GraphIndex, first: Culprit, others: Alike) -> Culprit:
     if not more and not others.own:
         return first
     around = {*ranges.decode(first.keep), *others.own, *(n for p in more for n in p.keep)}
-    also = tuple(index.nodes[p.node].name or index.nodes[p.node].op for p in more)
+    also = tuple(index.shown_names[p.node] for p in more)
     said = f"{first.evidence}{say_kept_along(others)}"
     return msgspec.structs.replace(first, keep=ranges.encode(around), also=also, evidence=said)
 

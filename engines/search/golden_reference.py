@@ -165,8 +165,7 @@ def _find_departure(trial: Trial) -> Sub[Trial]:
     looked = len(scores)
     if off is None:
         return msgspec.structs.replace(trial, looked=looked)
-    node = index.nodes[off.producer]
-    return msgspec.structs.replace(trial, departs=off.name, node=node.name or node.op, looked=looked)
+    return msgspec.structs.replace(trial, departs=off.name, node=index.shown_names[off.producer], looked=looked)
 
 
 def recorded_inside(index: GraphIndex, shapes: Mapping[str, tuple[int, ...]]) -> list[Tensor]:

@@ -189,9 +189,8 @@ class Inquiry(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, signature=msgspec.structs.replace(self.signature, errors=errors))
 
     def names(self, nodes: Iterable[int]) -> tuple[str, ...]:
-        """Names for people: the node's own, else its op and first output."""
-        chosen = [self.index.nodes[n] for n in nodes]
-        return tuple(n.name or f"{n.op}:{self.index.tensors[n.outputs[0]].name}" for n in chosen)
+        """Names for people: see ``GraphIndex.shown_names``."""
+        return tuple(self.index.shown_names[n] for n in nodes)
 
     def ops(self, nodes: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.index.nodes[n].op for n in nodes)

@@ -158,7 +158,7 @@ def _ask(
         engine = list_switches(ctx.engine, ctx.engine_info).without(off)
         m = yield from asked(probe_whole(ctx, findings, samples=(findings.sample,), engine=engine))
         cured = judge_whole(m, findings.criterion or Criterion()).passed
-    names = tuple(index.nodes[n].name or f"{index.nodes[n].op}:{n}" for n in nodes)
+    names = tuple(index.shown_names[n] for n in nodes)
     row = KnownRow(
         bug.id, bug.thread, "looks-like", shown, cured, error if error is None or error < HUGE else None, names, bug.mended,
         bug.cure, bug.says, *held,

@@ -28,6 +28,6 @@ def recognise(state: State, problem: Problem, graph: Callable[[str], GraphIndex 
         return ()
     found = list_lookalikes(findings, index, bugs, version=view.version, precision=view.precision)
     return tuple(
-        Lookalike(b.id, b.thread, b.says, False, b.mended, b.cure, tuple(index.nodes[n].name for n in nodes))
+        Lookalike(b.id, b.thread, b.says, False, b.mended, b.cure, tuple(index.shown_names[n] for n in nodes))
         for b, nodes in found
     )

@@ -69,8 +69,7 @@ def vicinity(index: GraphIndex, suspects: Collection[int], most: int = MOST) -> 
         notes += [f"output {ends[0]}"] if ends else []
         reads = tuple(sorted({place[p] for p in producers if p in place}))
         makes = tuple(_form(index.tensors[t]) for t in node.outputs)
-        name = node.name or f"{node.op}:{index.tensors[node.outputs[0]].name}"  # as the culprits are called
-        spots.append(Spot(node.op, name, reads, n in inside, ", ".join(notes), makes))
+        spots.append(Spot(node.op, index.shown_names[n], reads, n in inside, ", ".join(notes), makes))
     made = [t for n in chosen for t in index.nodes[n].outputs]
     way, output = _way(index, made, set(drawn))
     upstream = index.ancestors([t for n in chosen for t in index.nodes[n].reads])
