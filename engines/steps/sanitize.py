@@ -116,6 +116,11 @@ def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) ->
         # What fails as it was given may be a made-up sample; what passes there is not what was asked about.
         message = f"{became}, but {brought}; going on with the original."
         return Finish(msgspec.structs.replace(base, verdict="fails", reason=brought, message=message), before)
+    if steady and after is not None and _is_made_up_alone(before.signature, after):
+        # The next question is whether real samples fail: of the cleaned model they do not, of the one that was asked about they do.
+        reason = "every sample that you gave passes then, and only made-up ones still fail"
+        message = f"{became}: {reason}; going on with the original, on which one of yours fails."
+        return Finish(msgspec.structs.replace(base, verdict="fails", reason=reason, message=message), before)
     if after is not None and change == "hurts":
         # What cleaning up adds is another failure than the one that was asked about.
         was = wrong_by(before.signature.error if before.signature else None, after.metric)
@@ -148,6 +153,10 @@ def _hold_cure(
         return _claim_nothing(base, became, reason)
     if ctx.check or not m.results:  # what the check runs on is its own; what only has to build has no outputs
         return msgspec.structs.replace(base, verdict="passes", message=f"{became}; it passes now.")
+    if not base.nodes_after:
+        # Folded away whole: its outputs are constants, and other samples would be the same one again.
+        message = f"{became}: its outputs depend on no input. As constants they pass."
+        return msgspec.structs.replace(base, verdict="passes", message=message)
     given = len(by_sample(m))
     unseen: Unseen = yield from _try_near(ctx, before, clean, m)
     tried = msgspec.structs.replace(base, unseen_ok=unseen.ok, unseen=unseen.n, unseen_failing=unseen.plain)
@@ -203,6 +212,12 @@ def _say_brought(ctx: StepContext, before: Findings, after: Signature) -> Sub[st
     return f"that brings a failure of its own: {say_sample(after.sample)} is {now}, and passes as given, {given}"
 
 
+def _is_made_up_alone(before: Signature | None, after: Signature) -> bool:
+    """Whether a given sample fails as the model is, and of the cleaned one made-up samples alone: a failure is locked on a given
+    one wherever one fails."""
+    return before is not None and before.sample.startswith("real:") and after.sample.startswith("random:")
+
+
 def _classify_change(old: float | None, new: float | None) -> Literal["helps", "hurts", "none"]:
     if new is None or not old:
         return "none"
@@ -241,7 +256,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="sanitize",
-    version=4,
+    version=5,
     summary="Fold constants and clean the model up, then compare again.",
     run=sanitize,
     outcome=SanitizeOutcome,

@@ -120,6 +120,34 @@ def test_a_cure_by_cleaning_is_held_to_samples_made_near_the_given(
     assert done.finish.findings.model == "m"
 
 
+def test_what_depends_on_no_input_is_tried_on_no_others(answers: Any, walk: Any) -> None:
+    """"On all 2 samples, and on 32 made near them" was said of a model that has no inputs."""
+    right = answers.measured(("real:0", 0.0), ("random:0", 0.0))
+    inner = sanitized(answers, right, still(answers))
+
+    def folded(probe: Any) -> Any:
+        assert not isinstance(probe, LoadInputs)
+        if isinstance(probe, Sanitize):
+            return Measurement(facts={"model": "clean", "nodes_before": 9, "nodes_after": 0, "notes": []})
+        return inner(probe)
+
+    outcome = walk("sanitize", answers.context(locked(answers)), folded).finish.outcome
+    assert outcome.verdict == "passes"
+    assert outcome.message == "9 nodes became 0: its outputs depend on no input. As constants they pass."
+
+
+def test_given_samples_that_cleaning_cures_are_not_forgotten_over_made_up_ones(answers: Any, walk: Any) -> None:
+    """A reader of text lines in FP16: one of four lines fails, none once it is cleaned up, and noise fails on both. The page said
+    that real inputs pass and that there is most likely no bug."""
+    for real, model in ((0.005, "m"), (0.3, "clean")):
+        clean = answers.measured(("real:0", real), ("random:0", 0.4))
+        original = answers.measured(("real:0", 0.5), ("random:0", 0.5))
+        done = walk("sanitize", answers.context(locked(answers)), sanitized(answers, clean, original))
+        assert done.finish.findings.model == model
+        assert done.finish.outcome.verdict == "fails"
+        assert ("every sample that you gave passes then" in done.finish.outcome.message) == (model == "m")
+
+
 def test_what_passes_as_given_was_not_cured_by_cleaning(answers: Any, walk: Any) -> None:
     """swift-f0 by the reference in FP16: a made-up sample fails and is right once cleaned; every given one passes as it is."""
     signature = Signature("accuracy", sample="random:0", outputs=("y",), errors={"y": 0.5})
