@@ -83,6 +83,7 @@ def keep_as_workaround(ask: Inquiry, keep: tuple[int, ...], samples: int, error:
         samples_n=samples,
         error=error,
         margin=margin(ask.criterion, error),
+        of=len(ask.index.nodes),
         cost=f"{len(keep)} of {len(ask.index.nodes)} nodes in FP32",
     )
 

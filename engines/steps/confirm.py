@@ -31,6 +31,9 @@ LOST = 0.1
 # Probes that each further place of the same overflow takes to become a case: with six others of its kind the demo sort's confirm
 # was expected to take 104 and took 98 (docs/estimates.md).
 PLACE = 14
+# A case of more than this share of the model, and of more nodes than these, names nobody: what is asked is which part is wrong, and
+# "17 of 24 nodes" answers that it is not in one. Chosen by what a person can use; the field campaign counts the same way.
+MOST, SOME = 0.5, 6
 # Probes that follow those in fresh builds, as a rule: the model with right values after the case, on one sample and on all.
 THEN = 4
 
@@ -97,6 +100,8 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     remedy = () if known else _remedy(findings, case)
     # What has widened an earlier culprit was cured with it, and fails all the same.
     known = known or (not remedy and any(set(ranges.decode(case.node_ids)) <= _nodes_of(c) for c in findings.culprits))
+    wide = not (known or remedy) and _names_nobody(ask, case)
+    known = known or wide
     # What does not build gives no values that could be patched; and where the whole model is cured, none need be.
     patchable = not ctx.check and ask.signature.kind != "build" and not remedy
     patches, keep, fits = (yield from walk_forward(ask, case, params.most_patches)) if patchable else ((), (), True)
@@ -153,7 +158,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     culprits = findings.culprits if known else join_culprit(ask.index, findings.culprits, culprit)
     for other in alike_culprits(others):
         culprits = (*culprits, msgspec.structs.replace(other, dir=culprit_folder(len(culprits) + 1)))
-    after = msgspec.structs.replace(after, culprits=culprits)
+    after = msgspec.structs.replace(after, culprits=culprits, spread=findings.spread or wide)
     feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
     goes_on = still and not known and ctx.visit < params.most_rounds
     low, high = binomial_interval(seen.failures, params.repeats)
@@ -177,7 +182,9 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         patched_error=patched,
         fixable=bool(findings.fixable),
         waits=findings.sought > 0,
-        message=_message(seen, params.repeats, still, known, others, 0 if goes_on else ctx.visit),
+        message=_message(
+            seen, params.repeats, still, known, others, 0 if goes_on else ctx.visit, len(ask.index.nodes) if wide else 0
+        ),
     )
     first = findings.culprits[0].case.sample if findings.culprits else findings.sample
     return Finish(
@@ -222,6 +229,14 @@ def _remedy(findings: Findings, case: Case) -> tuple[int, ...]:
     """The nodes that were seen to cure the whole model in FP32, where one of the case is among them; else none."""
     kept = list_cured(findings)
     return kept if set(kept).intersection(ranges.decode(case.node_ids)) else ()
+
+
+def _names_nobody(ask: Inquiry, case: Case) -> bool:
+    """Whether what is left of a failure, of which a culprit is known, shows in nothing smaller than most of the model. What is
+    refused, infinite or NaN has its place, however much of the model it takes to show it."""
+    if not ask.findings.culprits or ask.signature.kind == "build" or ask.signature.nonfinite:
+        return False
+    return len(case.nodes) > max(SOME, MOST * len(ask.index.nodes))
 
 
 def _also(ask: Inquiry, case: Case, kept: tuple[int, ...]) -> tuple[str, ...]:
@@ -323,10 +338,13 @@ def widen_kept(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int,
     return tuple(sorted(own))
 
 
-def _message(seen: Seen, looks: int, still: bool, known: bool, others: Alike, last: int) -> str:
-    """``last``: the round after which no further one comes; 0: one does where it fails still."""
+def _message(seen: Seen, looks: int, still: bool, known: bool, others: Alike, last: int, wide: int) -> str:
+    """``last``: the round after which no further one comes; 0: one does where it fails still. ``wide``: the nodes of the model, of
+    which the case is most; 0 where it is not."""
     also = ""
-    if known:
+    if wide:
+        also = f" That is most of the model ({len(seen.case.nodes)} of {wide}), so nobody is accused of what is left: it adds up."
+    elif known:
         also = " This case was found before: patching it did not make the rest pass."
     elif still:
         also = " With it patched by reference values the model still fails: there is another culprit."
@@ -379,7 +397,7 @@ def _count_places(ctx: StepContext, size: Size) -> int:
 
 SPEC = StepSpec(
     name="confirm",
-    version=6,
+    version=7,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,
@@ -387,7 +405,7 @@ SPEC = StepSpec(
     plan=_plan,
     needs=(BUILDS_MODELS,),
     exclusive=True,
-    sets=("case", "culprits", "patches", "righted", "keep"),
+    sets=("case", "culprits", "patches", "righted", "keep", "spread"),
     makes=("confirmed",),
     ends=(End("confirmed", False, "unresolved"),),
     labels={

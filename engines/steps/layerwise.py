@@ -566,8 +566,8 @@ def _message(
         errors = [r.error for r in table if r.error is not None]
         quarter = max(1, len(errors) // 4)
         return (
-            f"The error is spread over many layers, and no single node is to blame: of {PARTS} parts of the model none makes "
-            f"more than {100 * largest:.0f} % of it. It grows with depth: up to "
+            f"The error is spread over many layers, and no single node makes most of it: of {PARTS} parts of the model none "
+            f"makes more than {100 * largest:.0f} % of it. It grows with depth: up to "
             f"{say_amount(max(errors[:quarter]), metric)} in the first quarter, "
             f"{say_amount(max(errors[-quarter:]), metric)} in the last, "
             f"{say_amount(ask.signature.error, metric)} at the outputs."

@@ -22,6 +22,7 @@ from engines.search.ddmin import ddmin
 from engines.search.foretold import Place, foretell_places
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.knee import find_knee
+from engines.search.known import say_nearly_all
 from engines.search.latency import measure_latency
 from engines.search.looks import LOOKS, Looks, count_failed_runs, count_looks, has_threads, raise_looks
 from engines.search.pace import Pace
@@ -72,8 +73,6 @@ CHUNK = 4
 # Probes after the last node was left out: other samples with the set and without it, the curve, the file. As a rule.
 AFTER = 8
 TOLD = 12  # names of nodes in a sentence
-# Of the nodes that can be kept; from here on that is said. Chosen: a model of the field campaign passed with 115 of 117.
-NEARLY_ALL = 0.8
 
 
 # Whether a set need be made no better now, as the search for culprits goes on and comes back.
@@ -675,6 +674,7 @@ def make_workaround(ask: Inquiry, kept: Kept) -> Sub[Workaround | None]:
     return msgspec.structs.replace(
         keep_as_workaround(ask, kept.keep, kept.samples_n, kept.error),
         samples_ok=kept.samples_ok,
+        of=len(list_keepable(ask)),
         cost=f"{say_counted(ask, kept)}{'; ' if slower else ''}{slower}",
         minimal=kept.minimal,
         unseen=kept.unseen,
@@ -746,12 +746,8 @@ def _say_knee(ask: Inquiry, kept: Kept) -> str:
 
 def _say_nearly_all(ask: Inquiry, kept: Kept) -> str:
     """That what is kept leaves next to nothing in the lower precision: a sentence with a space in front."""
-    can = len(list_keepable(ask))
-    if len(kept.keep) < NEARLY_ALL * can:
-        return ""
-    return (
-        f" That is nearly the whole model ({len(kept.keep)} of {can}): it saves next to nothing beside FP32 throughout."
-    )
+    said = say_nearly_all(len(kept.keep), len(list_keepable(ask)))
+    return f" {said}" if said else ""
 
 
 def _say_without(ask: Inquiry, kept: Kept) -> str:

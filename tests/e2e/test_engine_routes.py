@@ -191,7 +191,7 @@ def test_a_spread_failure_is_said_as_such_with_its_curve(walk: Callable, narrowd
     assert walked.ran.code == 6, out + walked.ran.err
     assert [node for node, _ in walked.answers()][-2:] == ["layerwise", "workaround"]
     assert re.search(r"right on 4 of 4 it was made on, \d+ of 32 it had not seen", out)
-    assert "spread over many layers, and no single node is to blame" in out
+    assert "spread over many layers, and no single node makes most of it" in out
     curve = re.search(r"error by depth: ([▁-█]{60})", out)
     assert curve is not None
     assert curve[1][0] == "▁"
@@ -202,7 +202,7 @@ def test_a_spread_failure_is_said_as_such_with_its_curve(walk: Callable, narrowd
     assert len(report.depth) > 100
     page, text, data = (narrowdown("report", walked.folder, "--format", f).out for f in ("html", "md", "json"))
     for form in (page, text, data):
-        assert "spread over many layers, and no single node is to blame" in form
+        assert "spread over many layers, and no single node makes most of it" in form
     assert "<svg" in page
     assert curve[1] in text
     assert not (walked.folder / "case").exists(), "no case is made up"

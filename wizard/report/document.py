@@ -79,6 +79,7 @@ class Workaround(msgspec.Struct, frozen=True):
     source: tuple[str, ...] = ()  # lines of the exported program whose nodes it keeps in higher precision
     known: tuple[str, ...] = ()
     curve: tuple[Kept, ...] = ()
+    of: int = 0  # nodes that could be kept; 0: not counted
     apply: tuple[Recipe, ...] = ()  # in the words of each tool, the engine's own first
 
 

@@ -13,7 +13,7 @@ from engines.declaration import Cure
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import APART, HUGE, Check, Measure
-from engines.search.known import list_facts
+from engines.search.known import list_facts, say_nearly_all
 from engines.search.lookalike import say_lookalike
 from engines.search.written import FILE
 from engines.spec import parse
@@ -270,6 +270,7 @@ def _workaround(findings: base.Findings, engine: str, index: GraphIndex | None, 
         error=w.error,
         margin=min(w.margin, HUGE),
         cost=w.cost,
+        of=w.of,
         minimal=w.minimal,
         tried=w.tried,
         condition=w.condition,
@@ -372,7 +373,9 @@ def _say_cure(workaround: Workaround | None) -> str:
     if workaround is None or not workaround.holds:
         return ""
     if workaround.keep_higher:
-        cure = f"keeping {count(len(workaround.keep_higher), 'node')} in higher precision"
+        kept = len(workaround.keep_higher)
+        many = f"{kept} of {workaround.of} nodes" if say_nearly_all(kept, workaround.of) else count(kept, "node")
+        cure = f"keeping {many} in higher precision"
     elif workaround.switched_off:
         verb = {
             "optimizer": "switching off",

@@ -231,6 +231,8 @@ def test_a_set_of_nearly_all_nodes_is_told_as_that(wrong: int, told: bool) -> No
     done = unseen_of(Simulated.single(graph(CHAIN), dict.fromkeys(range(wrong), 0.5)))
     assert done.outcome.outcome == "found"
     assert (f"nearly the whole model ({wrong} of 12)" in done.outcome.message) == told
+    last_page = " ".join(fact.text for fact in list_facts(done.findings, done.findings.workaround))
+    assert (f"nearly the whole model ({wrong} of 12)" in last_page) == told
 
 
 @settings(max_examples=40, deadline=None)

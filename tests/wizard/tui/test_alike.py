@@ -8,7 +8,7 @@ import pytest
 
 from engines.findings import Findings, Workaround
 from engines.probe import APART
-from wizard.report.gather import culprit, headline
+from wizard.report.gather import _workaround, culprit, headline
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.session import events as e
 from wizard.tui import narrative
@@ -67,6 +67,18 @@ def test_the_headline_says_whether_the_others_are_alike(
     found = [msgspec.structs.replace(c, cause=cause) for c, cause in zip(seven().culprits, causes, strict=False)]
     told = headline(board.state, session.flow, "minimal-case", tuple(map(culprit, found)), None)
     assert "1 of " in told or "1 node" in told
+    assert said in told
+
+
+@pytest.mark.parametrize(("kept", "said"), [(6, "keeping 6 of 7 nodes in"), (5, "keeping 5 nodes in")])
+def test_the_headline_says_of_how_many_where_nearly_all_are_kept(session: FakeSession, kept: int, said: str) -> None:
+    board = Board(session.folder)
+    board.extend(s.ended(session).script.events)
+    names = tuple(f"n{i}" for i in range(kept))
+    cure = Workaround(kind="precision", engine="e", keep_names=names, samples_ok=1, samples_n=1, of=7)
+    found = msgspec.structs.replace(seven(), workaround=cure)
+    made = _workaround(found, "emulate", None, "")
+    told = headline(board.state, session.flow, "worked-around", tuple(map(culprit, found.culprits)), made)
     assert said in told
 
 
