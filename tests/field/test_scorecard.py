@@ -94,7 +94,10 @@ def test_what_it_says_of_data_that_it_made_up_is_held_to_them() -> None:
 def test_a_spread_error_is_one_that_no_node_makes_by_itself() -> None:
     spread = {"culprits": [], "spread": {"true": True, "tried": 40, "worst": 0.001}, "workaround": HOLDS["workaround"]}
     assert score(FAILS, HONEST, spread)[0] == "right"
-    assert score(FAILS, HONEST, {**spread, "spread": {"true": False, "tried": 40, "worst": 0.5}})[0] == "wrong"
+    most = {"true": False, "tried": 40, "worst": 0.5, "whole": 0.6}
+    assert score(FAILS, HONEST, {**spread, "spread": most})[0] == "wrong"
+    # What is claimed is that none makes most of it: a lesser one that fails by itself was missed, and nobody was misled.
+    assert score(FAILS, HONEST, {**spread, "spread": {**most, "whole": 1.2}})[0] == "partly"
     assert score(FAILS, HONEST, {**spread, "spread": {"true": None}})[0] == "partly"
 
 

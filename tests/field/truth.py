@@ -193,9 +193,10 @@ class Case:
             alone = [
                 distance(interpreter.run(feeds, Changes(self.rounding, only=frozenset({p}))), right) for p in tried
             ]
+            whole = distance(interpreter.run(feeds, Changes(self.rounding)), right)
         except NotInterpreted as error:
             return {"true": None, "why": str(error)}
-        return {"true": max(alone) <= self.tolerance, "tried": len(tried), "worst": max(alone)}
+        return {"true": max(alone) <= self.tolerance, "tried": len(tried), "worst": max(alone), "whole": whole}
 
     def refusals(self, nodes: Sequence[str], feeds: Feeds) -> dict[str, Any]:
         """Whether the engine refuses these nodes by themselves, and how many of at most ten others it refuses. With the shapes

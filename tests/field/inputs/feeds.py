@@ -388,4 +388,60 @@ def captcha_colour(seed: int, path: Path) -> Feed:
     return {"image": pictures.scaled(pictures.line(60, 160, seed), 0, 1)}
 
 
+def digit(seed: int, path: Path) -> Feed:
+    """Figures of a result table: a grey cut of 40 by 30."""
+    grey = pictures.line(40, 120, seed)[:, 10:40].mean(axis=2)
+    return {"image": (grey / 255).astype(np.float32)[None, :, :, None]}
+
+
+def binary_picture(seed: int, path: Path) -> Feed:
+    """malviz: a program's bytes as grey values in a square of 224, scaled as pictures of ImageNet are."""
+    content = np.frombuffer(words.code(seed, 224 * 224) * 2, np.uint8)[: 224 * 224].reshape(224, 224)
+    return {"input": pictures.scaled(np.repeat(content[:, :, None], 3, axis=2), 0.456, 0.225)}
+
+
+def puzzle(seed: int, path: Path) -> Feed:
+    """capspot: a puzzle of pictures, values from 0 to 1."""
+    return {"images": pictures.scaled(pictures.page(416, 416, seed, 3), 0, 1)}
+
+
+def photograph(seed: int, path: Path) -> Feed:
+    """open_nsfw: blue, green, red, less the means of its data, the colours last."""
+    scene = pictures.scene(224, 224, seed)[:, :, ::-1].astype(np.float32)
+    return {"input:0": (scene - np.array([104, 117, 123], np.float32))[None]}
+
+
+def khmer(seed: int, path: Path) -> Feed:
+    """khmersm: codes of the letters of a line, and that none of them is padding."""
+    line = codes(seed, path, "x", 80, 2)["x"]
+    return {"x": line, "mask": np.ones(line.shape, np.bool_)}
+
+
+def five_frames(seed: int, path: Path) -> Feed:
+    """FSMN VAD: 80 bands of five frames in a row, a row every 10 ms, and the caches of a beginning."""
+    bands = sound.mel(sound.speech(1.2, 16000, seed), 16000, 400, 160, 80) / 10 * np.log(10)
+    scaled = (bands - bands.mean(axis=0)) / (bands.std(axis=0) + 1e-5)
+    rows = np.lib.stride_tricks.sliding_window_view(scaled, 5, axis=0).transpose(0, 2, 1).reshape(-1, 400)
+    caches = {f"in_cache{i}": np.zeros((1, 128, 19, 1), np.float32) for i in range(4)}
+    return {"speech": rows[None, :60].astype(np.float32), **caches}
+
+
+def voice(seed: int, path: Path) -> Feed:
+    """The speaker's voice: 40 bands of 80 frames, as natural logarithms."""
+    bands = sound.mel(sound.speech(1.0, 16000, seed), 16000, 400, 160, 40)[:80] / 10 * np.log(10)
+    return {"mel_window": bands[None].astype(np.float32)}
+
+
+def voice_in_noise(seed: int, path: Path) -> Feed:
+    """VoiceFilter-Lite: four frames of 128 bands in a row, the voice that is looked for (of the embedder beside it), no state yet."""
+    bands = np.log(np.maximum(10 ** (sound.mel(sound.speech(1.2, 16000, seed), 16000, 512, 160, 128) / 10), 1e-6))
+    rows = len(bands) // 4
+    looked_for = _session(path.parent / "beside" / "embedder.int8.onnx").run(None, dict(voice(seed + 7, path)))[0]
+    zeros = np.zeros((3, 1, 512), np.float32)
+    return {
+        "stacked_logmel": bands[: 4 * rows].reshape(1, rows, 512).astype(np.float32),
+        "dvec": looked_for, "h0": zeros, "c0": zeros,
+    }  # fmt: skip
+
+
 vad_without_rate = partial(vad, rate=False)
