@@ -148,6 +148,12 @@ def words(scene: Scene) -> tuple[list[Entry], int]:
     return [_word(name, folder) for name in names], len(here)
 
 
+def define_words(scene: Scene) -> str:
+    """The first sentences of the cards of this node's words, a paragraph each; "" where it has none."""
+    found = (terms.card(name, str(scene.folder)) for name in (scene.at.terms if scene.at else ()))
+    return "\n\n".join(" ".join(card.body.split("\n\n")[0].split()) for card in found if card)
+
+
 def _word(name: str, folder: str) -> Entry:
     card = terms.card(name, folder)
     if card is None:

@@ -44,6 +44,20 @@ async def test_face(session: FakeSession, make_app: Make, face: str, size: tuple
     golden.check(f"{face}-{size[0]}x{size[1]}", await shown(make_app(), face, size))
 
 
+@pytest.mark.parametrize(("size", "there"), [(NARROW, False), (MEDIUM, False), (BROAD, True), (WIDE, True)])
+async def test_a_tall_window_says_what_the_words_of_an_offer_mean(
+    session: FakeSession, make_app: Make, size: tuple[int, int], there: bool
+) -> None:
+    """Half of it was blank; on few rows the words stay behind their key."""
+    node = msgspec.structs.replace(session.flow.nodes["reproduce"], terms=("tolerance", "no-such-card"))
+    session.flow = msgspec.structs.replace(session.flow, nodes={**session.flow.nodes, "reproduce": node})
+    s.opened(session)
+    text = " ".join((await shown(make_app(), "offer", size)).split())
+    assert ("Words (t has more)" in text) == there
+    assert ("The tolerance is how far an output may be off" in text) == there
+    assert "no-such-card" not in text
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_sessions_and_setup(session: FakeSession, make_app: Make, size: tuple[int, int]) -> None:
     entries = [

@@ -153,6 +153,7 @@ class StepScreen(SessionScreen):
                     yield Panel(around, Surroundings(), id="around")
                     yield Panel("Noted", Text(id="noted"), id="noted-panel")
                     yield ByHand("by-hand", by_hand)
+                    yield Panel(self.host.fill_in_keys("Words ({terms} has more)"), Text(id="words"), id="words-panel")
                 yield Panel("Your answer", Answers(), id="answers-panel")
             with VerticalScroll(id="side", can_focus=False):
                 yield Why("why-beside")
@@ -190,6 +191,7 @@ class StepScreen(SessionScreen):
         shown = {
             "-bare": not measured,
             "-because": bool(because),
+            "-words": face == "offer" and bool(node and node.terms),
             "-by-hand": any(command.text for command in made),
             "-located": names_nodes and bool(scene.sight.places),
         }
@@ -276,6 +278,7 @@ class StepScreen(SessionScreen):
         taken, free = scene.disk
         disk = f" The session takes {size(taken)} on disk; {size(free)} are free." if free else ""
         self.query_one("#cost", Text).show(f"Expected: {price(work.cost)}.{disk}")
+        self.query_one("#words", Text).show(narrative.define_words(scene))
         how = "" if scene.work.holder else "{go} runs it; {skip} skips it."  # else the other window does
         self.query_one("#how", Text).show(self.host.fill_in_keys(how), "bold $recommended")
 
