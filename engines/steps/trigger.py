@@ -239,7 +239,9 @@ class _Trial:
         told = error if error < HUGE else None
         if exceed(results, self.rule):
             first = exceed([r for r in results if r.sample == results[0].sample], self.rule)
-            return _Tried("cannot tell" if self.refusing else "fires", told, first=first)
+            # What has no number is said: an empty cell tells nothing of a case that fires.
+            why = wrong_by(error, self.rule.metric) if told is None else ""
+            return _Tried("cannot tell" if self.refusing else "fires", told, why, first=first)
         if self.refusing:
             return _Tried("passes", told)
         if all(s.absmax == 0.0 for r in results for s in r.outputs):
