@@ -153,7 +153,7 @@ def _size(cure: Workaround) -> tuple[Fact, ...]:
 
 
 def say_nearly_all(kept: int, of: int) -> str:
-    """That a set leaves next to nothing in the lower precision, one sentence; "" where it does not, or ``of`` was not counted (0)."""
+    """That a set leaves next to nothing in the lower precision, one sentence; "" where it does not, or where ``of`` is 0."""
     if kept < NEARLY_ALL * of or not of:
         return ""
     return f"That is nearly the whole model ({kept} of {of}): it saves next to nothing beside FP32 throughout."

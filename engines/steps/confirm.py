@@ -31,8 +31,8 @@ LOST = 0.1
 # Probes that each further place of the same overflow takes to become a case: with six others of its kind the demo sort's confirm
 # was expected to take 104 and took 98 (docs/estimates.md).
 PLACE = 14
-# A case of more than this share of the model, and of more nodes than these, names nobody: what is asked is which part is wrong, and
-# "17 of 24 nodes" answers that it is not in one. Chosen by what a person can use; the field campaign counts the same way.
+# A case of more than this share of the model, and of more nodes than these, names nobody: what is asked is which part is wrong,
+# and "17 of 24 nodes" answers that it is not in one. Chosen by what a person can use; the field campaign counts the same way.
 MOST, SOME = 0.5, 6
 # Probes that follow those in fresh builds, as a rule: the model with right values after the case, on one sample and on all.
 THEN = 4
@@ -339,8 +339,8 @@ def widen_kept(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int,
 
 
 def _message(seen: Seen, looks: int, still: bool, known: bool, others: Alike, last: int, wide: int) -> str:
-    """``last``: the round after which no further one comes; 0: one does where it fails still. ``wide``: the nodes of the model, of
-    which the case is most; 0 where it is not."""
+    """``last``: the round after which no further one comes; 0: one does where it fails still. ``wide``: the nodes of the model,
+    of which the case is most; 0 where it is not."""
     also = ""
     if wide:
         also = f" That is most of the model ({len(seen.case.nodes)} of {wide}), so nobody is accused of what is left: it adds up."

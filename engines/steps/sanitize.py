@@ -117,7 +117,7 @@ def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) ->
         message = f"{became}, but {brought}; going on with the original."
         return Finish(msgspec.structs.replace(base, verdict="fails", reason=brought, message=message), before)
     if steady and after is not None and _is_made_up_alone(before.signature, after):
-        # The next question is whether real samples fail: of the cleaned model they do not, of the one that was asked about they do.
+        # The next question is whether real samples fail: of the model that was asked about they do.
         reason = "every sample that you gave passes then, and only made-up ones still fail"
         message = f"{became}: {reason}; going on with the original, on which one of yours fails."
         return Finish(msgspec.structs.replace(base, verdict="fails", reason=reason, message=message), before)

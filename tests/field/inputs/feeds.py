@@ -433,7 +433,7 @@ def voice(seed: int, path: Path) -> Feed:
 
 
 def voice_in_noise(seed: int, path: Path) -> Feed:
-    """VoiceFilter-Lite: four frames of 128 bands in a row, the voice that is looked for (of the embedder beside it), no state yet."""
+    """VoiceFilter-Lite: four frames of 128 bands in a row, the voice that is looked for, of the embedder beside it; no state."""
     bands = np.log(np.maximum(10 ** (sound.mel(sound.speech(1.2, 16000, seed), 16000, 512, 160, 128) / 10), 1e-6))
     rows = len(bands) // 4
     looked_for = _session(path.parent / "beside" / "embedder.int8.onnx").run(None, dict(voice(seed + 7, path)))[0]
