@@ -130,7 +130,7 @@ def before_and_after(report: Report) -> str:
     for name, (wrong, of) in zip(("as it is", "with the workaround"), counts, strict=True):
         share = WIDTH * wrong / of if of else 0.0
         drawn.append(
-            f'<text class="axis" x="0" y="{y + 11}">{name}: {wrong:,} of {count(of, "sample")} wrong</text>'
+            f'<text class="axis" x="0" y="{y + 11}">{name}: {wrong:,} of {count(of, "sample")} wrong, {of - wrong:,} right</text>'
             f'<rect class="good" x="0" y="{y + 16}" width="{WIDTH}" height="16"/>'
             + (f'<rect class="bad" x="0" y="{y + 16}" width="{share:.1f}" height="16"/>' if share else "")
         )

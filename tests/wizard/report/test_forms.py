@@ -286,8 +286,8 @@ def test_before_and_after_compare_the_same_samples() -> None:
     assert told.workaround is not None
     cure = msgspec.structs.replace(told.workaround, unseen_n=47, unseen_ok=46, unseen_failing=43)
     drawn = picture.before_and_after(msgspec.structs.replace(told, workaround=cure))
-    assert "as it is: 43 of 47 samples wrong" in drawn
-    assert "with the workaround: 1 of 47 samples wrong" in drawn
+    assert "as it is: 43 of 47 samples wrong, 4 right" in drawn
+    assert "with the workaround: 1 of 47 samples wrong, 46 right" in drawn, "what the longer part of the bar stands for"
     cure = msgspec.structs.replace(cure, unseen_n=0, samples_n=8, samples_ok=8)
     drawn = picture.before_and_after(msgspec.structs.replace(told, workaround=cure, samples=8, samples_failing=6))
     assert "as it is: 6 of 8 samples wrong" in drawn
