@@ -342,7 +342,7 @@ def _start_session(
     for extra in settings.custom_ops:
         config.register_custom_ops_library(str(held.copy(extra)))
     return ort.InferenceSession(
-        model.SerializeToString(),
+        weights.take_inside(model, weights_dir).SerializeToString(),
         config,
         providers=providers,
         provider_options=[told, {}][: len(providers)] if providers and told else None,

@@ -4,6 +4,7 @@ A session knows such a weight by its name. In the model it lies behind the end o
 read it there finds nothing, in place of something else.
 """
 
+import os
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +19,10 @@ from engines.graph.model_problem import ModelProblem
 from engines.store import memory
 
 Values = Mapping[str, Any]  # an OrtValue by the name of the weight
+# Bytes up to which a weight is handed over with the model. ONNX Runtime resolves the path of each that lies in a file anew, link by
+# link (some 30 calls of the system, 0.1 ms), which is what four copies of so many bytes take.
+_INSIDE = 64 << 10
+_TOGETHER = 64 << 20  # bytes of all of them: a model as text may not have 2 GiB, and each session has a copy
 
 
 def _count_bytes(value: Any) -> int:
@@ -59,6 +64,38 @@ def leave_out(model: onnx.ModelProto, weights_dir: str, values: Values) -> onnx.
         except OSError as error:
             raise ModelProblem(f"The weights file '{source}' is missing.") from error
         external.make_external(tensor, source, end, length)
+    return copy
+
+
+def take_inside(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
+    """A copy that holds the small ones among its weights; the model itself where there are none, or too many, or where a file of
+    them cannot be read, which ONNX Runtime then says. Raises ``ModelProblem``."""
+    small = [
+        (at, location, offset, size)
+        for at, tensor in enumerate(model.graph.initializer)
+        if external.is_external(tensor) and 0 < (size := external.byte_size(tensor.data_type, tensor.dims)) <= _INSIDE
+        for location, offset, _ in [external.external_span(tensor)]
+    ]
+    if not small or sum(size for _, _, _, size in small) > _TOGETHER:
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    files: dict[str, int] = {}
+    try:
+        for at, location, offset, size in small:
+            if location not in files:
+                files[location] = os.open(external.resolve(weights_dir, location), os.O_RDONLY | os.O_CLOEXEC)
+            raw = os.pread(files[location], size, offset)
+            if len(raw) == size:
+                tensor = copy.graph.initializer[at]
+                tensor.ClearField("external_data")
+                tensor.ClearField("data_location")
+                tensor.raw_data = raw
+    except OSError:
+        return model
+    finally:
+        for file in files.values():
+            os.close(file)
     return copy
 
 

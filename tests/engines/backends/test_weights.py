@@ -233,3 +233,42 @@ def test_other_engines_find_a_file_for_each_weight_that_their_model_names(tmp_pa
 
     assert build(Other(), BuildRequest(typed, str(tmp_path))) == "built"  # type: ignore[arg-type, comparison-overlap]
     assert [a.dtype for a in seen] == [HALF, HALF]
+
+
+@pytest.mark.parametrize("op", SIZES)
+def test_small_weights_are_handed_over_with_the_model_and_give_the_same_bits(
+    op: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, feeds = model_of(tmp_path, op)
+    before = model.SerializeToString()
+    held = weights.take_inside(model, str(tmp_path))
+    sizes = {t.name: external.byte_size(t.data_type, t.dims) for t in model.graph.initializer}
+    assert {t.name for t in held.graph.initializer if external.is_external(t)} == {
+        name for name, size in sizes.items() if size > 64 << 10
+    }
+    assert model.SerializeToString() == before  # others hold it
+    handed = engine.Session(model, str(tmp_path), engine.Settings()).run(feeds)
+    monkeypatch.setattr(weights, "take_inside", lambda model, _: model)
+    from_files = engine.Session(model, str(tmp_path), engine.Settings()).run(feeds)
+    assert {n: a.tobytes() for n, a in handed.items()} == {n: a.tobytes() for n, a in from_files.items()}
+
+
+def test_a_session_opens_no_file_of_small_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = model_of(tmp_path, "Conv")
+    made: list[bytes] = []
+    monkeypatch.setattr(engine.ort, "InferenceSession", lambda text, *_, **__: made.append(text))
+    engine._start_session(model, str(tmp_path), engine.Settings(optimization="all"), False, {})
+    assert not any(map(external.is_external, onnx.load_model_from_string(made[0]).graph.initializer))
+
+
+def test_weights_that_are_many_or_cannot_be_read_stay_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = model_of(tmp_path, "BatchNormalization")
+    tensor = model.graph.initializer[1]
+    external.make_external(tensor, "weights/w.bin", 1 << 20, 32)  # behind the end, as weights that are given in memory
+    held = weights.take_inside(model, str(tmp_path))
+    assert [external.is_external(t) for t in held.graph.initializer] == [False, True, False, False]
+    monkeypatch.setattr(weights, "_TOGETHER", 127)
+    assert weights.take_inside(model, str(tmp_path)) is model
+    monkeypatch.undo()
+    (tmp_path / "weights/w.bin").unlink()
+    assert weights.take_inside(model, str(tmp_path)) is model
