@@ -89,7 +89,7 @@ class Inquiry(msgspec.Struct, frozen=True):
                 candidate=candidate,
                 inputs=self.findings.inputs,
                 sample=self.findings.sample,
-                reference=self.ctx.reference,
+                reference=self.ctx.reference if self.findings.inputs else "",
                 attempt=attempt,
                 exclusive=exclusive,
                 artifacts=("model.onnx", "weights.bin", "inputs.json", "expected.json") if save else (),
@@ -202,7 +202,12 @@ def open_inquiry(ctx: StepContext, findings: Findings) -> Sub[Inquiry]:
     if signature is None or findings.criterion is None:
         raise StepRefused("The model passes here, so there is nothing to search for.", code=10)
     answer = yield from asked(
-        Describe(model=findings.model, sample=findings.sample, inputs=findings.inputs, reference=ctx.reference)
+        Describe(
+            model=findings.model,
+            sample=findings.sample,
+            inputs=findings.inputs,
+            reference=ctx.reference if findings.sample else "",
+        )
     )
     if not isinstance(answer, Described):
         raise StepRefused(f"The reference run of the whole model did not work: {answer.message}")

@@ -30,7 +30,8 @@ def probe_whole(
             command=ctx.check,
             inputs=findings.inputs,
             sample=findings.sample or first,
-            reference=ctx.reference,
+            # With no inputs nothing is asked of it, and it need not be loaded.
+            reference=ctx.reference if findings.inputs else "",
         )
     probe = Measure(
         model=findings.model,

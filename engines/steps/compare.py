@@ -691,7 +691,7 @@ def _score(row: dict[str, object]) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="compare",
-    version=7,
+    version=8,
     summary="Run the whole model on every sample and compare its outputs with the reference.",
     run=compare,
     outcome=CompareOutcome,

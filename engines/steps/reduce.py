@@ -247,7 +247,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="reduce",
-    version=4,
+    version=5,
     summary="Search for the smallest part of the model that still fails in the same way.",
     run=reduce,
     outcome=ReduceOutcome,

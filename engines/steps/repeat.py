@@ -318,7 +318,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="repeat",
-    version=4,
+    version=5,
     summary="See whether the failure comes and goes: by what is known to overflow, else by running again and building afresh.",
     run=repeat,
     outcome=RepeatOutcome,

@@ -16,12 +16,13 @@ from engines.compare.criterion import Criterion, Signature
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
-from engines.probe import Measure, Measurement, SampleResult, Score
-from engines.search.inquiry import Inquiry
+from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
+from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.pace import Pace
 from engines.search.search import Trials, find_around, minimise, prove_one_minimal
 from engines.search.settle import HEAVIEST_GOOD
 from engines.search.statistics import CONFIDENCE, looks_to_see
+from engines.search.whole import probe_whole
 
 from ..steps import simulated
 from ..steps.conftest import walk
@@ -60,6 +61,18 @@ def scored(own: float, effect: float) -> Measurement:
 FAIL, PASS = scored(0.5, 0.5), scored(0.0, 0.0)
 HARMLESS, MILDER, AMPLIFIED = scored(0.5, 0.0), scored(0.5, 0.02), scored(0.001, 0.5)
 REFUSED = Measurement(status="build-failed", message="no")
+
+
+@pytest.mark.parametrize(("inputs", "sample", "reference"), [("", "", ""), ("i", "real:0", "r")])
+def test_with_a_check_that_is_handed_no_inputs_no_reference_is_named(inputs: str, sample: str, reference: str) -> None:
+    """What is named is looked at before the first question: ONNX Runtime alone took a fifteenth of a small search."""
+    signature = Signature(kind="check", sample=sample)
+    findings = Findings(model="m", inputs=inputs, sample=sample, criterion=Criterion(), signature=signature)
+    ctx = StepContext(engine="e", reference="r", findings=findings, check="./check.sh")
+    asking = Inquiry(ctx, findings, chain(3), signature, Criterion(), chain(3).outputs)
+    describe = next(open_inquiry(ctx, findings))
+    for probe in (asking.ask(Candidate(nodes="1")), probe_whole(ctx, findings), describe):
+        assert probe.reference == reference
 
 
 def drive(generator: Generator[Any, Any, Any], index: GraphIndex, oracle: Oracle) -> tuple[Any, int]:
