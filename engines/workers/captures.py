@@ -374,11 +374,10 @@ def write_array(target: Path, value: Array) -> None:
     elif value.dtype.isbuiltin == 2:
         raw = value.view(np.dtype(f"u{value.dtype.itemsize}"))
         value = raw.view(np.dtype([(value.dtype.name, raw.dtype)])).reshape(raw.shape)
-    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         # Not fsynced: the folder's name holds the boot id, so that nothing written before a crash of the machine is ever read.
-        with temporary.open("wb") as file:
+        with _open_new(temporary) as file:
             sealed = Sealed(file)
             header = np.lib.format.header_data_from_array_1_0(value)
             np.lib.format.write_array_header_1_0(cast(BinaryIO, sealed), header)
@@ -386,8 +385,18 @@ def write_array(target: Path, value: Array) -> None:
                 sealed.write(value.reshape(-1).view(np.uint8).data)
             sealed.seal()
         temporary.replace(target)
-    finally:
+    except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
+
+
+def _open_new(path: Path) -> BinaryIO:
+    """The file, to be written; its folder is made where it is the first one. A search begins with hundreds of small ones."""
+    try:
+        return path.open("wb")
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("wb")
 
 
 class _Small:

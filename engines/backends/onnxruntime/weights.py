@@ -19,8 +19,8 @@ from engines.graph.model_problem import ModelProblem
 from engines.store import memory
 
 Values = Mapping[str, Any]  # an OrtValue by the name of the weight
-# Bytes up to which a weight is handed over with the model. ONNX Runtime resolves the path of each that lies in a file anew, link by
-# link (some 30 calls of the system, 0.1 ms), which is what four copies of so many bytes take.
+# Bytes up to which a weight is handed over with the model. ONNX Runtime resolves the path of each that lies in a file anew, link
+# by link (some 30 calls of the system, 0.1 ms), which is what four copies of so many bytes take.
 _INSIDE = 64 << 10
 _TOGETHER = 64 << 20  # bytes of all of them: a model as text may not have 2 GiB, and each session has a copy
 
@@ -44,9 +44,10 @@ def make(model: onnx.ModelProto, weights_dir: str) -> Values:
     wanted = {t.name: t for t in model.graph.initializer if converted.is_converted(t)}
     keys = {name: _name_weight(tensor, weights_dir) for name, tensor in wanted.items()}
     new = {key: tensor for key, tensor in zip(keys.values(), wanted.values(), strict=True) if key not in _alive}
-    _waiting.heaviest = _find_room()
-    if sum(external.byte_size(t.data_type, t.dims) for t in new.values()) > _waiting.heaviest:
-        return {}
+    if new:  # it is read from a dozen files, a twentieth of what a small probe takes
+        _waiting.heaviest = _find_room()
+        if sum(external.byte_size(t.data_type, t.dims) for t in new.values()) > _waiting.heaviest:
+            return {}
     return {name: _find_weight(keys[name], tensor, weights_dir) for name, tensor in wanted.items()}
 
 

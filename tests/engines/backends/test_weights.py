@@ -272,3 +272,14 @@ def test_weights_that_are_many_or_cannot_be_read_stay_outside(tmp_path: Path, mo
     monkeypatch.undo()
     (tmp_path / "weights/w.bin").unlink()
     assert weights.take_inside(model, str(tmp_path)) is model
+
+
+def test_room_is_looked_for_only_where_a_weight_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = model_of(tmp_path, "Conv")
+    for tensor in model.graph.initializer:
+        converted.convert_weight(tensor, HALF, WIDE)
+    held = weights.make(model, str(tmp_path))
+    monkeypatch.setattr(weights, "_find_room", lambda: pytest.fail("nothing is new"))
+    again = weights.make(model, str(tmp_path))
+    assert held
+    assert {name: id(value) for name, value in again.items()} == {name: id(value) for name, value in held.items()}

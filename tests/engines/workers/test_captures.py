@@ -76,6 +76,17 @@ def test_text_comes_back(tmp_path: Path) -> None:
     assert captures.read_array(tmp_path / "s").tolist() == ["Füße", "", "a"]
 
 
+def test_the_first_of_a_folder_makes_it_and_one_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captures.write_array(tmp_path / "new/er/1.npy", np.arange(3))
+    assert [path.name for path in (tmp_path / "new/er").iterdir()] == ["1.npy"]
+    monkeypatch.setattr(captures.Sealed, "seal", lambda _: (_ for _ in ()).throw(OSError("no room")))
+    with pytest.raises(OSError, match="no room"):
+        captures.write_array(tmp_path / "new/er/2.npy", np.arange(3))
+    assert [path.name for path in (tmp_path / "new/er").iterdir()] == ["1.npy"]
+
+
 def test_large_arrays_are_mapped_and_none_can_be_written(tmp_path: Path) -> None:
     captures.write_array(tmp_path / "big", np.zeros((1024, 1024), np.float32))
     captures.write_array(tmp_path / "small", np.zeros(4, np.float32))
