@@ -123,8 +123,8 @@ def test_planted_faults(name: str, tmp_path: Path) -> None:
     show(f"One check for both: {name}", HEAD, rows)
 
 
-def layerwise(model: Path, inputs: Path, folder: Path) -> tuple[Path, Path, Path, float]:
-    """What the guide captures for the peer: (inputs, golden, both merged, seconds)."""
+def layerwise(model: Path, inputs: Path, folder: Path) -> tuple[Path, Path, Path, tuple[Cost, Cost]]:
+    """What the guide captures for the peer: (inputs, golden, both merged, what the run and the merge cost)."""
     fed, first, golden, both = (folder / f"{n}.json" for n in ("fed", "inputs", "golden", "layerwise"))
     polygraphy.write_inputs(fed, [dict(np.load(inputs))])
     words = ["--load-inputs", fed, "--save-inputs", first, "--save-outputs", golden]
@@ -134,7 +134,7 @@ def layerwise(model: Path, inputs: Path, folder: Path) -> tuple[Path, Path, Path
     )  # fmt: skip
     two = peer("data", "merge", first, golden, "-o", both, folder=folder)
     assert one.code == two.code == 0, one.out[-2000:] + one.err[-2000:] + two.err[-2000:]
-    return first, golden, both, one.seconds + two.seconds
+    return first, golden, both, (one, two)
 
 
 REAL: dict[str, tuple[str, str, Right]] = {
@@ -152,7 +152,8 @@ def test_real_models(name: str, tmp_path: Path) -> None:
     # A few rows: a checker reads its captured values from JSON each time, which would be most of what is measured.
     np.savez(inputs, **{n: rows[:4] for n, rows in np.load(DEMOS[name].inputs(tmp_path)).items()})
     size = len(onnx.load(model).graph.node)
-    *_, both, seconds = layerwise(model, inputs, tmp_path)
+    *_, both, costs = layerwise(model, inputs, tmp_path)
+    seconds = sum(cost.seconds for cost in costs)
     checker = f"{sys.executable} {Path(__file__).with_name('checker.py')} {engine} polygraphy_debug.onnx"
     best = f"{checker} {both}"
     ask = [model, "--inputs", inputs, "--check", best, "--fail-regex", REGEX]
