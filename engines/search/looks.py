@@ -114,9 +114,13 @@ def ask_fresh_builds(
 
 def count_failed_runs(m: Measurement, rule: Criterion) -> int:
     """How many runs of one build fail. ``Measurement.runs`` holds the runs that differed from the first; the others equal it."""
-    total = 1 + len(m.runs) if "runs" not in m.facts else int(m.facts["runs"])
     differing = sum(_run_fails(r, rule) for r in m.runs)
-    return differing + (total - len(m.runs) if _run_fails(m.results, rule) else 0)
+    return differing + (count_runs(m) - len(m.runs) if _run_fails(m.results, rule) else 0)
+
+
+def count_runs(m: Measurement) -> int:
+    """How many runs of one build were measured."""
+    return 1 + len(m.runs) if "runs" not in m.facts else int(m.facts["runs"])
 
 
 def _run_fails(results: tuple[SampleResult, ...], rule: Criterion) -> bool:

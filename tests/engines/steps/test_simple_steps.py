@@ -248,6 +248,38 @@ def test_real_beside_random(answers: Any, walk: Any, real: float, random: float,
     assert (outcome.random_error, outcome.random_samples) == (random, 1)
 
 
+@pytest.mark.parametrize(
+    ("real", "random", "verdict", "looks"),
+    [
+        ((0, 0, 0, 0, 0), (1, 1, 1, 1, 1), "helps", 1),
+        ((0, 0, 0, 0, 0), (1, 0, 0, 0, 0), "varies", 16),
+        ((0, 0, 0, 0, 0), (0, 0, 0, 0, 0), "varies", 34),
+        ((0, 0, 0, 1, 0), (1, 1, 1, 1, 1), "varies", 34),
+    ],
+)
+def test_a_race_that_the_random_sample_happened_to_show_is_not_told_of_the_inputs(
+    answers: Any, walk: Any, real: Any, random: Any, verdict: str, looks: int
+) -> None:
+    """The demo pillars ended with "Sensitive to its inputs, not broken" where its race showed on random numbers first."""
+    first = answers.measured(("real:0", 0.0), ("random:0", 0.5))
+
+    def answer(probe: Any) -> Measurement:
+        if probe.runs < 2:
+            return first
+        runs = [
+            (answers.result("real:0", 0.5 * a), answers.result("random:0", 0.5 * b))
+            for a, b in zip(real, random, strict=True)
+        ]
+        assert len(runs) == probe.runs
+        return Measurement(results=runs[0], runs=tuple(runs[1:]), facts={"runs": probe.runs})
+
+    given = locked(answers, signature=msgspec.structs.replace(LOCKED, sample="random:0"), sample="random:0")
+    finish = walk("inputs", answers.context(given), answer).finish
+    assert finish.outcome.verdict == verdict
+    assert ("comes and goes" in finish.outcome.message) == (verdict == "varies")
+    assert finish.findings.looks == looks
+
+
 def test_no_real_inputs(answers: Any, walk: Any) -> None:
     outcome = walk(
         "inputs", answers.context(locked(answers)), lambda _: answers.measured(("random:0", 0.5))
