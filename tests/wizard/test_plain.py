@@ -221,6 +221,13 @@ def test_what_was_found_in_words() -> None:
     assert say_measurement(Measurement()) == "done"
 
 
+def test_of_many_runs_the_worst_is_told() -> None:
+    """A race that showed in one of 300 runs was "no difference", and the search went on with that part."""
+    right, wrong = (SampleResult("real:0", (Score("y", rel_l2=error),)) for error in (0.0, 0.142))
+    assert say_measurement(Measurement(results=(right,))) == "no difference"
+    assert say_measurement(Measurement(results=(right,), runs=((wrong,), (right,)))) == "wrong by 14.2 %"
+
+
 def test_nothing_is_said_twice() -> None:
     out = io.StringIO()
     display = PlainDisplay(FLOW, out)

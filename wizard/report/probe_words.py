@@ -194,10 +194,14 @@ def _judge(
 
 def _worst(measurement: Measurement) -> str:
     """Before a tolerance is known: the largest relative error that was measured."""
-    scores = [score for result in measurement.results for score in result.outputs]
-    if not scores:
-        return ""
-    return say_worst(scores)
+    scores = list_worst_run(measurement)
+    return say_worst(scores) if scores else ""
+
+
+def list_worst_run(measurement: Measurement) -> list[Score]:
+    """The scores of that run of the build which came out worst: what comes and goes need not show in the first."""
+    runs = [[score for result in run for score in result.outputs] for run in measurement.each_run]
+    return max(runs, key=lambda run: (sum(s.new_nonfinite for s in run), max((s.rel_l2 for s in run), default=0.0)))
 
 
 def say_worst(scores: Sequence[Score]) -> str:
