@@ -18,6 +18,7 @@ from engines.store.content import digest_file
 
 from . import tiny
 from .campaign import MARK, ON_IMPORT, kill_tree
+from .conftest import command, environment
 from .test_interruptions import begin, events, wait_for
 
 HOOK = (
@@ -91,7 +92,11 @@ class Bench:
             time.sleep(0.02)
 
     def copies(self) -> list[Path]:
-        return sorted((self.session / "models/weights").iterdir())
+        return list_copies(self.session)
+
+
+def list_copies(session: Path) -> list[Path]:
+    return sorted((session / "models/weights").iterdir())
 
 
 @pytest.fixture
@@ -139,32 +144,41 @@ LEFT: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("left", LEFT)
-def test_what_did_not_reach_the_disk_is_copied_again(bench: Bench, narrowdown, tmp_path: Path, left: str) -> None:
-    """SIGKILL to all processes while the disk is at work; then what a machine without power may leave of the file."""
-    process = bench.begin("hold-disk")
-    wait_for(bench.session, measured, process)
-    bench.wait_until_held("syncing", process)
-    kill_tree(bench.mark)
-    process.communicate(timeout=60)
-    whole, _ = bench.copies()
-    LEFT[left](whole)
-    before = {e["key"] for e in events(bench.session) if e["kind"] == "probe.finished"}
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, str]:
+    """A session of which all processes were killed while the disk was at work; and what the same tells that nobody killed."""
+    home = tmp_path_factory.mktemp("killed")
+    made, narrowdown = Bench(home, environment(home)), command(environment(home), home)
+    process = made.begin("hold-disk")
+    try:
+        wait_for(made.session, measured, process)
+        made.wait_until_held("syncing", process)
+    finally:
+        kill_tree(made.mark)
+        process.communicate(timeout=60)
+    assert narrowdown(*made.words[:-1], home / "other").code == 10
+    return made, narrowdown("show", home / "other", "--canonical").out
 
-    ran = narrowdown("resume", bench.session)
+
+@pytest.mark.parametrize("left", LEFT)
+def test_what_did_not_reach_the_disk_is_copied_again(
+    killed: tuple[Bench, str], narrowdown, tmp_path: Path, left: str
+) -> None:
+    """SIGKILL to all processes while the disk is at work; then what a machine without power may leave of the file."""
+    session = tmp_path / "s"
+    shutil.copytree(killed[0].session, session, symlinks=True)
+    whole, _ = list_copies(session)
+    LEFT[left](whole)
+    before = {e["key"] for e in events(session) if e["kind"] == "probe.finished"}
+
+    ran = narrowdown("resume", session)
     assert ran.code == 10, ran.out + ran.err
     assert ("was gone and was made again" in ran.out + ran.err) is (left != "whole"), ran.out + ran.err
-    assert bench.copies() == [whole]
+    assert list_copies(session) == [whole]
     assert digest_file(whole) == whole.stem
-    asked = [e["key"] for e in events(bench.session) if e["kind"] == "probe.finished"]
+    asked = [e["key"] for e in events(session) if e["kind"] == "probe.finished"]
     assert len(asked) == len(set(asked)) > len(before) - 1
-
-    other = narrowdown(*bench.words[:-1], tmp_path / "other")
-    assert other.code == 10
-    assert (
-        narrowdown("show", bench.session, "--canonical").out
-        == narrowdown("show", tmp_path / "other", "--canonical").out
-    )
+    assert narrowdown("show", session, "--canonical").out == killed[1]
 
 
 def test_what_is_lost_with_the_users_file_changed_is_said(bench: Bench, narrowdown) -> None:
