@@ -756,9 +756,12 @@ def _say_without(ask: Inquiry, kept: Kept) -> str:
     if not left:
         return ""
     names = ", ".join(n for case in left for n in case.nodes[:3])
+    which = f" {names} {'is' if len(left) == 1 == len(left[0].nodes) else 'are'} not among them:"
+    if not ask.ctx.can("rebuild"):  # its next build joins the same nodes, or none
+        return f"{which} with the kept ones exact, what is lost there no longer makes the model wrong."
     return (
-        f" {names} {'is' if len(left) == 1 == len(left[0].nodes) else 'are'} not among them: what is kept is computed together "
-        "with them here, so the cure rests on which nodes the engine joins and may be lost in another build of it."
+        f"{which} what is kept is computed together with them here, so the cure rests on which nodes the engine joins and may be "
+        "lost in another build of it."
     )
 
 

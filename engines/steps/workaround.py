@@ -162,6 +162,8 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             left = yield from look_beyond(ask, params.most_culprits)
             chosen = msgspec.structs.replace(chosen, accused_ok=left.ok, accused_n=left.n)
             message = f"{message}{left.message}"
+            if left.goes_on and waiting:
+                message += " Until that is known this set stays as it is, wrong where it is said to be; then it is made better."
     if tried:
         message = f"{tried} {message}"
         chosen = msgspec.structs.replace(chosen, tried=tried) if chosen else None

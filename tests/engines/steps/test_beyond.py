@@ -167,6 +167,7 @@ def test_a_set_is_made_better_once_nobody_else_is_looked_for() -> None:
     assert set(ranges.decode(first.findings.workaround.keep)) == {1, 9}
     assert not first.outcome.holds, "it was tried on others, and that they need more is said"
     assert first.findings.workaround.unseen.joined == 0
+    assert "Until that is known this set stays as it is" in first.outcome.message, "whoever takes it now is told"
     alone = walk("workaround", engine.context(findings=one), engine).finish
     assert alone.outcome.joined, "a flow that does not come back gets all of it at once"
     again = msgspec.structs.replace(first.findings, culprits=(culprit,))

@@ -30,11 +30,14 @@ def test_what_the_engine_made_of_the_wish_is_said(became: dict[str, str], said: 
 @pytest.mark.parametrize(("keep", "told"), [((2, 3), ""), ((4, 5), " qk is not among them: ")])
 def test_a_cure_that_leaves_the_culprit_as_it_was_is_said_to_rest_on_a_fusion(keep: tuple[int, ...], told: str) -> None:
     case = Case(candidate=Candidate(), sample="real:0", nodes=("qk",), node_ids="3")
-    ask: Any = SimpleNamespace(findings=Findings(culprits=(Culprit(case=case, cause="overflow"),)))
-    said = _say_without(ask, Kept("found", keep))
-    assert said.startswith(told)
-    assert bool(said) == bool(told)
-    assert ("rests on which nodes the engine joins" in said) == bool(told)
+    for rebuilds in (True, False):
+        ctx = SimpleNamespace(can={"rebuild": rebuilds}.get)
+        ask: Any = SimpleNamespace(findings=Findings(culprits=(Culprit(case=case, cause="overflow"),)), ctx=ctx)
+        said = _say_without(ask, Kept("found", keep))
+        assert said.startswith(told)
+        assert bool(said) == bool(told)
+        # An emulation joins nothing, and was said to.
+        assert ("rests on which nodes the engine joins" in said) == (bool(told) and rebuilds)
 
 
 def test_of_three_hundred_names_a_sentence_has_twelve_and_how_many_more() -> None:
