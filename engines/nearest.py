@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable
 from pathlib import PurePath
 
+LISTED = 6  # names in a sentence
 _ALIKE = 0.5  # of difflib's ratio: fewer letters in common than this are not looked at more closely, however many names there are
 _LOOKED_AT = 5  # the most alike names, of which the one with the fewest slips is taken
 # One slip (a letter wrong, left out, added, or two swapped) in so many letters; a short word may have one.
@@ -24,6 +25,17 @@ def suggestion(word: str, known: Iterable[str], before: str = "") -> str:
     """``Did you mean 'x'?``, with ``before`` in front of it; "" where nothing is near."""
     name = nearest(word, known)
     return f"{before}Did you mean '{name}'?" if name else ""
+
+
+def suggest_or_list(word: str, known: Iterable[str]) -> str:
+    """`` Did you mean 'x'?``, or, where nothing is near, `` It has 'x' and 'y'.``: the first ``LISTED`` and how many more; "" of
+    nothing known."""
+    names = tuple(known)
+    if not names or (near := suggestion(word, names, " ")):
+        return near if names else ""
+    shown = [f"'{name}'" for name in names[:LISTED]]
+    shown += [f"{len(names) - LISTED} more"] if len(names) > LISTED else []
+    return f" It has {', '.join(shown[:-1])} and {shown[-1]}." if len(shown) > 1 else f" It has {shown[0]}."
 
 
 def slips(one: str, other: str) -> int:

@@ -19,7 +19,7 @@ from engines.array import Array
 from engines.data import packed, polygraphy, scripting, tensorproto
 from engines.data.golden_files import data_sets
 from engines.data.input_problem import InputProblem
-from engines.nearest import suggestion
+from engines.nearest import suggest_or_list
 from engines.sources import split_function
 from engines.store import regular
 
@@ -58,8 +58,7 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
     if not file.exists():
         wrong, equals, rest = path.partition("=")
         if equals and Path(rest).exists():
-            hint = suggestion(wrong, known, " ")
-            raise InputProblem(f"The model has no input '{wrong}'.{hint}")
+            raise InputProblem(f"The model has no input '{wrong}'.{suggest_or_list(wrong, known)}")
         raise InputProblem(f"There is no inputs file '{path}'.")
     if kind == ".py":
         yield from from_script(

@@ -24,7 +24,7 @@ from engines.data.input_problem import InputProblem
 from engines.graph import load
 from engines.graph.index import Tensor
 from engines.graph.load import StoredModel, np_dtype
-from engines.nearest import suggestion
+from engines.nearest import suggest_or_list, suggestion
 from engines.probe import LoadInputs, SampleInfo
 from engines.store import decoding, regular
 from engines.store.content import Damaged, Store, digest_file
@@ -114,6 +114,7 @@ class _Loading:
         self.same: dict[str, Array] = {}  # what all real feeds agree on
         self.warnings: dict[str, None] = {}
         self.guesses: list[str] = []
+        self.large: dict[str, float] = {}  # by input, where a given one is beyond what FP16 holds
         odd = next((w.tensor for w in self.wanted.values() if w.tensor.dtype in ("", "sequence", "optional")), None)
         if odd is not None:
             raise InputProblem(
@@ -121,7 +122,7 @@ class _Loading:
             )
         for name in (*probe.shapes, *(n for n in probe.ranges if n)):
             if name not in self.wanted:
-                raise InputProblem(f"The model has no input '{name}'.{suggestion(name, self.wanted, ' ')}")
+                raise InputProblem(f"The model has no input '{name}'.{suggest_or_list(name, self.wanted)}")
 
     def write_inputs(self) -> dict[str, Any]:
         feeds: list[_Feed] = []
@@ -139,6 +140,7 @@ class _Loading:
             "warnings": list(self.warnings),
             "codes": self._find_codes(),
             "half": self._find_half_type(),
+            "large": self.large,
         }
 
     def _find_half_type(self) -> str:
@@ -160,6 +162,7 @@ class _Loading:
         for source, arrays in self._read_given():
             fitted = self._fit_feed(arrays, source)
             self._note_common_values(fitted, alone=not feeds)
+            self._note_large_values(fitted)
             feeds.append(self._write_feed(folder, f"real:{len(feeds)}", source, fitted))
             first = first or feeds[0].info.shapes
         if len(feeds) == 1 or len(self.same) == len(self.wanted):
@@ -167,6 +170,13 @@ class _Loading:
         if self.probe.random or not feeds:
             feeds.append(self._write_feed(folder, "random:0", "random by role", self._draw_feed(first)))
         return feeds
+
+    def _note_large_values(self, arrays: Mapping[str, Array]) -> None:
+        for name, array in arrays.items():
+            values = array.reshape(-1) if array.dtype.kind == "f" else np.zeros(1)
+            most = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+            if most > float(np.finfo(np.float16).max):
+                self.large[name] = max(most, self.large.get(name, 0.0))
 
     # -- near those that there are
 

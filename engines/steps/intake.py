@@ -1,10 +1,10 @@
 """Why a model or inputs cannot be taken in, as the refusal that ends the session: for the user's files exit 2, where nothing can
 be proven 6, else 4."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
-from engines.asking import StepRefused
+from engines.asking import StepContext, StepRefused
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_check
 from engines.nearest import suggestion
@@ -13,7 +13,7 @@ from engines.probe import Measurement, SampleInfo
 from engines.search.controls import Controls
 from engines.sources import POSTPROCESSING
 from engines.sources import scripts as scripts_of
-from engines.spec import unquantized
+from engines.spec import parse, unquantized
 from engines.views import ProblemView
 
 _BAD_INPUT, _MISSING, _UNPROVEN = 2, 4, 6  # exit codes (wizard.exits), which an engine's room does not import
@@ -95,4 +95,16 @@ def say_half(stated: str, reference: str) -> tuple[str, ...]:
     return (
         f"The file is in {stated.upper()} itself, and the reference computes what it states: what {stated.upper()} costs shows "
         "against its FP32 original (--reference onnxruntime:model=ORIGINAL.onnx).",
+    )
+
+
+def say_large(large: Mapping[str, float], ctx: StepContext) -> tuple[str, ...]:
+    """What the emulation does not show of given inputs that FP16 cannot hold: it rounds results, and hands inputs over as they
+    are. ``large``: the largest magnitude of each such input."""
+    if parse(ctx.engine).name != "emulate" or ctx.engine_info.storage != "float16":
+        return ()
+    return tuple(
+        f"'{name}' reaches {most:,.0f}, and FP16 ends at 65,504: an engine that reads its inputs in FP16 makes that infinite. "
+        "The emulation rounds what nodes make and no inputs, so that it passes does not speak for such an engine."
+        for name, most in large.items()
     )

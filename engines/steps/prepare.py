@@ -58,6 +58,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             *made.facts.get("guesses", ()),
             *made.facts.get("warnings", ()),
             *intake.say_half(stated, ctx.reference),
+            *intake.say_large(made.facts.get("large", {}), ctx),
         )
         tried = _with_inputs(findings, made)
         if no_batch := (yield from see_rows(ctx, tried, tuple(made.facts.get("batched", ())))):

@@ -31,7 +31,7 @@ def fit_command(found: Found, text: str) -> str:
 
 DECLARATION = Declaration(
     "emulate",
-    "What that precision alone gives: every result rounded to FP16 or BF16, FP32 arithmetic.",
+    "What that precision alone gives: every result rounded to FP16 or BF16, inputs as they are, FP32 arithmetic.",
     "engines.backends.emulate.engine",
     package="onnxruntime",
     install="pip install onnxruntime",

@@ -267,8 +267,8 @@ def test_random_shapes_ranges_and_wrong_names(make: Any, store: Store) -> None:
     assert set(np.unique(feed["z"])) == {-4, -3, -2}
     with pytest.raises(InputProblem, match=r"The shape \[5, 4\] given for 'x' does not fit the model's \[n, 3\]"):
         given(model, store, random=True, shapes={"x": (5, 4)})
-    with pytest.raises(InputProblem, match="no input 'zz'"):
-        given(model, store, random=True, ranges={"zz": (0, 1)})
+    with pytest.raises(InputProblem, match=r"no input 'qq'. It has 'x', 'z' and 'sum'."):
+        given(model, store, random=True, ranges={"qq": (0, 1)})
 
 
 def test_random_values_of_one_input_do_not_depend_on_the_others(make: Any, store: Store) -> None:
