@@ -30,7 +30,12 @@ from engines.steps.base import End, Finish, Steps, StepSpec, Told
 from engines.steps.intake import refuse_unmeasured
 from engines.steps.prepare import load_findings, measure_whole
 
-PROBLEMS = {"missing": "missing", "shape": "of another shape than the reference's"}
+LOST = "lost"  # OpenVINO's Exp of NaN is infinite: no value of the reference is finite there
+PROBLEMS = {
+    "missing": "missing",
+    "shape": "of another shape than the reference's",
+    LOST: "something else where the reference is infinite or NaN",
+}
 LITERAL = "onnxruntime"  # optimizers off: every node as it is written
 # Bytes of reference values that are captured unasked: of a feed, and of its worst row. As many as engines.workers.captures takes,
 # which a step may not import.
@@ -452,7 +457,9 @@ def _say_normal(rule: Criterion, output: str) -> str:
 
 def _find_problem(results: tuple[SampleResult, ...], output: str) -> str:
     """What keeps the output from being compared at all, on any sample: a key of ``PROBLEMS``, or ``""``."""
-    return next((s.problem for r in results for s in r.outputs if s.name == output and s.problem), "")
+    scores = [s for r in results for s in r.outputs if s.name == output]
+    lost = any(s.lost_nonfinite for s in scores) and not any(s.new_nonfinite for s in scores)
+    return next((s.problem for s in scores if s.problem), LOST if lost else "")
 
 
 def _find_exact(results: tuple[SampleResult, ...], found: CompareOutcome) -> Score | None:
@@ -542,7 +549,9 @@ def _say_reference(tried: trial.Tried, rule: Criterion) -> str:
         voices.name_voice(heard.judge),
         _say_amount(heard.error or 0.0, rule),
     )
-    third = "Bring in a third: --reference golden outputs or another engine, or python -m pip install openvino."
+    here = {parse(spec).name for spec in (tried.ctx.engine, tried.ctx.reference)}  # who speaks already is no third
+    install = "" if "openvino" in here else ", or python -m pip install openvino"
+    third = f"Bring in a third: --reference golden outputs or another engine{install}."
     match heard.standing:
         case "wrong":
             other = voices.name_voice(heard.other)

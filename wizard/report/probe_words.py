@@ -210,6 +210,9 @@ def say_worst(scores: Sequence[Score]) -> str:
     broken = sum(score.new_nonfinite for score in scores)
     if broken:
         return f"{count(broken, 'value')} infinite or NaN"
+    lost = sum(score.lost_nonfinite for score in scores)
+    if lost:
+        return f"{count(lost, 'value')} not what the reference has there, infinite or NaN"
     worst = max(scores, key=lambda score: score.rel_l2)
     if worst.rel_l2 >= HUGE and worst.absmax == 0 and not worst.problem:
         return "not 0, where the reference is"

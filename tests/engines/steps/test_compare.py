@@ -70,6 +70,18 @@ def test_nonfinite_rows_come_first(answers: Any, walk: Any) -> None:
     assert done.finish.outcome.nonfinite
 
 
+def test_what_ought_to_be_nan_is_not_told_as_a_value_that_ought_to_be_finite(answers: Any, walk: Any) -> None:
+    """OpenVINO gives infinity for Exp of NaN. "Infinite or NaN where the reference is finite" was said, and there it is not."""
+    for more, told in (
+        (0, "y is something else where the reference is infinite or NaN on"),
+        (1, "where the reference is finite"),
+    ):
+        broken = SampleResult("real:0/1", (Score("y", lost_nonfinite=27, new_nonfinite=more, rel_l2=5e-8),))
+        done = walk("compare", answers.context(), oracle(answers, Measurement(results=(broken,))))
+        assert done.finish.outcome.verdict == "fails"
+        assert told in done.finish.outcome.message
+
+
 def test_the_signature_names_only_the_outputs_that_fail(answers: Any, walk: Any) -> None:
     both = (Score("good", rel_l2=0.001), Score("bad", rel_l2=0.4))
     whole = Measurement(results=(SampleResult("real:0", both), SampleResult("random:0", both)))

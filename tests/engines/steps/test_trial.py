@@ -58,6 +58,15 @@ def test_one_alone_convicts_nobody_and_is_named(answers: Any, walk: Any) -> None
     assert outcome.verdict == "passes"
 
 
+def test_who_speaks_already_is_not_proposed_as_a_third(answers: Any, walk: Any) -> None:
+    """'python -m pip install openvino' was said with OpenVINO under test."""
+    for engine, proposed in ((TRT, True), ("openvino", False)):
+        outcome = tried(answers, walk, {engine: 0.9, F64: 0.9001, OV: "not here."}, engine).finish.outcome
+        assert outcome.verdict == "unresolved"
+        assert "Bring in a third" in outcome.message
+        assert ("pip install openvino" in outcome.message) == proposed
+
+
 def test_a_judge_that_two_agree_against_is_left_out(answers: Any, walk: Any) -> None:
     outcome = tried(answers, walk, {TRT: 0.5, F64: -0.9, OV: 0.0001}).finish.outcome
     assert (outcome.verdict, outcome.reference_judge, outcome.reference_error) == ("fails", OV, 0.0001)

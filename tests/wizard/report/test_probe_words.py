@@ -95,3 +95,5 @@ def test_what_is_finite_is_not_called_infinite() -> None:
     assert say_worst([Score("y", rel_l2=HUGE, max_abs=0.04)]) == "not 0, where the reference is"
     assert say_worst([Score("y", rel_l2=HUGE, absmax=1.0)]) == "infinite, NaN or misshapen"
     assert say_worst([Score("y", new_nonfinite=2)]) == "2 values infinite or NaN"
+    lost = "27 values not what the reference has there, infinite or NaN"
+    assert say_worst([Score("y", rel_l2=5e-8, lost_nonfinite=27)]) == lost, "OpenVINO's Exp of NaN is infinite"
