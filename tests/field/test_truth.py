@@ -203,6 +203,13 @@ def test_an_interpreter_that_does_not_round_is_noticed(overflowing: Path, monkey
     assert Case(overflowing, "emulate:precision=fp16").whole([FEEDS])["state"] == "passes"
 
 
+def test_infinity_in_place_of_nan_is_wrong() -> None:
+    right = {"out": np.array([1.0, np.nan])}
+    assert truth.distance(right, right) == 0
+    assert truth.distance({"out": np.array([1.0, np.inf])}, right) == float("inf")
+    assert truth.distance({"out": np.array([1.0, 2.0])}, right) == float("inf")
+
+
 def test_a_batch_that_fails_in_one_row_only_may_be_judged_either_way(overflowing: Path) -> None:
     right = {"out": np.ones((4, 100))}
     made = {"out": np.ones((4, 100))}
@@ -266,3 +273,15 @@ def test_where_only_codes_are_read_the_weights_are_moved(tmp_path: Path) -> None
     path = tmp_path / "m.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
     assert max(Case(path, "onnxruntime:optimization=all").whole([{"ids": np.arange(4)}])["noise"]) > 0.01
+
+
+def test_a_power_stays_a_power_where_weights_are_moved(tmp_path: Path) -> None:
+    """A square whose exponent is moved off 2 is NaN of what is negative: every such model was called undetermined."""
+    weights = [np.array([-300.0, 200.0], np.float32), np.array(2.0, np.float32)]
+    graph = helper.make_graph(
+        [helper.make_node("Pow", ["a", "two"], ["out"])], "g", [], [helper.make_tensor_value_info("out", FLOAT, None)],
+        [numpy_helper.from_array(value, name) for name, value in zip(("a", "two"), weights, strict=True)],
+    )  # fmt: skip
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    assert Case(path, "emulate:precision=fp16").whole([{}])["state"] == "fails"

@@ -155,8 +155,8 @@ class Rounded:
 
 
 def distance(actual: Mapping[str, Array], expected: Mapping[str, Array]) -> float:
-    """The worst relative L2 distance of an output. Infinite where a value is not finite and ought to be, where a shape differs,
-    or where integers, booleans or texts differ at all."""
+    """The worst relative L2 distance of an output. Infinite where a value is not finite and ought to be or the reverse, where
+    a shape differs, or where integers, booleans or texts differ at all."""
     worst = 0.0
     for name, right in expected.items():
         if name not in actual or np.shape(actual[name]) != np.shape(right):
@@ -168,7 +168,7 @@ def distance(actual: Mapping[str, Array], expected: Mapping[str, Array]) -> floa
             continue
         a, b = mine.astype(np.float64), right.astype(np.float64)
         sound = np.isfinite(b)
-        if (sound & ~np.isfinite(a)).any():
+        if (sound & ~np.isfinite(a)).any() or not np.array_equal(a[~sound], b[~sound], equal_nan=True):
             return float("inf")
         a, b = a[sound], b[sound]
         size = float(np.linalg.norm(b))
