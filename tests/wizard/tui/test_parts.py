@@ -29,7 +29,7 @@ from wizard.tui.glyphs import ASCII, UNICODE, choose
 from wizard.tui.scene import Scene, Slot, Work
 from wizard.tui.widgets.answers import Answers
 from wizard.tui.widgets.work import Doing, Smallest
-from wizard.tui.words import ago, label, show_value
+from wizard.tui.words import ago, label, show_fact, show_value
 
 from . import scripted as s
 from .scripted import FakeSession
@@ -137,6 +137,12 @@ def test_bars_fit_and_keep_the_worst(values: list[float], width: int) -> None:
 def test_profile_text() -> None:
     assert figures.parse_profile("-6,-1.5,nan,inf,x,,2") == (-6.0, -1.5, 2.0)
     assert figures.draw_bars([0, 7], 2, UNICODE.levels) == "▁█"
+
+
+def test_what_cleaning_did_to_the_error_is_no_name_inside() -> None:
+    """The word helps left open whether the error rose or fell."""
+    said = [show_fact("change", value, "rel_l2") for value in ("none", "helps", "hurts")]
+    assert said == ["nothing", "made it smaller", "made it larger"]
 
 
 def test_words() -> None:
