@@ -113,11 +113,15 @@ def worst(results: Iterable[SampleResult], criterion: Criterion) -> tuple[str, s
     best, found = -1.0, ("", "", 0.0)
     for result in results:
         for score in result.outputs:
-            bad = badness(score, criterion)
-            relative = bad / max(limit(criterion, score.name), 1e-300) if bad < HUGE else HUGE
-            if relative > best:
-                best, found = relative, (result.sample, score.name, bad)
+            if (relative := use_up(score, criterion)) > best:
+                best, found = relative, (result.sample, score.name, badness(score, criterion))
     return found
+
+
+def use_up(score: Score, criterion: Criterion) -> float:
+    """What part of the badness that its limit allows this tensor has, in [0, HUGE]."""
+    bad = badness(score, criterion)
+    return min(HUGE, bad / max(limit(criterion, score.name), 1e-300)) if bad < HUGE else HUGE
 
 
 def by_sample(measurement: Measurement) -> dict[str, tuple[SampleResult, ...]]:

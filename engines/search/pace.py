@@ -46,3 +46,9 @@ def count_trim(size: int, chunks: int, at: int, kept: int, *, single: bool) -> i
 def halvings(n: int) -> int:
     """Questions that a bisection of so many takes."""
     return max(1, n).bit_length()
+
+
+def count_groups(size: int, rate: float) -> int:
+    """Questions that ``engines.search.trim.leave_out_groups`` is going to put about so many items, of which this part is needed:
+    a halving for each of those, and one for each group that holds none, but no more than each item by itself."""
+    return math.ceil(size * min(1.0, rate * (math.log2(1 / rate) + 1.5)))

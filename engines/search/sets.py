@@ -49,7 +49,7 @@ class KeptSets:
         known = self._answers.setdefault(keep, {})
         asked = [s for s in self._hardest_first(samples) if s in known]
         left = [s for s in self._hardest_first(samples) if s not in known]
-        self._failures = {s: FADING * weight for s, weight in self._failures.items()}
+        self.note_failing(())
         found = Verdict("unresolved", "different-outputs", detail="nothing was compared")
         # The others as one probe each of what is fed together, the harder first: where one fails the rest need not be run.
         for part in (asked, left[:1], *self._by_inputs(left[1:]).values()):
@@ -69,6 +69,12 @@ class KeptSets:
                 return unclear
             found = next(iter(verdicts.values()), found)
         return found
+
+    def note_failing(self, samples: Iterable[str]) -> None:
+        """These were seen to fail, of what is fed: they are asked first. What failed before counts for less."""
+        self._failures = {s: FADING * weight for s, weight in self._failures.items()}
+        for s in samples:
+            self._failures[s] = self._failures.get(s, 0.0) + 1
 
     def judged(self, m: Measurement) -> Measurement:
         """Of the given samples those that were not set apart, and those that joined; whatever else was fed with them."""
@@ -93,6 +99,10 @@ class KeptSets:
     def list_failing(self, m: Measurement, criterion: Criterion) -> list[str]:
         """The samples that decide and are over tolerance, the worst first."""
         return list_failing(self.judged(m), criterion)
+
+    def list_parts(self, samples: Iterable[str]) -> list[tuple[str, ...]]:
+        """What is fed together of these samples, the harder first."""
+        return list(self._by_inputs(self._hardest_first(samples)).values())
 
     def _hardest_first(self, samples: Iterable[str]) -> list[str]:
         return sorted(dict.fromkeys(samples), key=lambda s: -self._failures.get(s, 0.0))

@@ -9,7 +9,7 @@ import msgspec
 from engines.asking import Note, StepContext, StepRefused, Sub, asked
 from engines.causes import find_cause
 from engines.compare.criterion import Criterion, Verdict
-from engines.compare.judge import by_sample, judge_whole, limit, worst
+from engines.compare.judge import by_sample, judge_whole, limit, use_up, worst
 from engines.compare.say import say_amount
 from engines.findings import Findings, Point, Unseen, Workaround
 from engines.graph import ranges
@@ -18,34 +18,31 @@ from engines.graph.quantized import find_layers, find_leavable_layers
 from engines.probe import HUGE, Measurement
 from engines.search import works
 from engines.search.cost import Plan, Size, Work, count_rows
-from engines.search.ddmin import ddmin
 from engines.search.foretold import Place, foretell_places
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.knee import find_knee
 from engines.search.known import say_nearly_all
 from engines.search.latency import measure_latency
 from engines.search.looks import LOOKS, Looks, count_failed_runs, count_looks, has_threads, raise_looks
-from engines.search.pace import Pace
+from engines.search.pace import Pace, halvings
 from engines.search.ranking import Ranked, list_prefixes, rank_layers
 from engines.search.remedy import keep_as_workaround, list_cured
 from engines.search.sets import KeptSets, NodeSet
 from engines.search.settle import Saved
-from engines.search.unseen import WANTED, Tried, list_failing, say_tried, set_apart, try_earlier, try_unseen
+from engines.search.trim import leave_out_each, leave_out_groups
+from engines.search.unseen import WANTED, Tried, list_failing, restrict, say_tried, set_apart, try_earlier, try_unseen
+from engines.search.weigh import GROUPS, MOST, Weighed, count_kept, find_prefix, weigh_groups
 from engines.search.whole import list_feeds
 from engines.search.written import Sides, WrittenOut, write_out
 from engines.spec import unquantized
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told
 from engines.steps.prepare import prepare_findings
 
-# Nodes; larger sets are searched by modules first, which takes about 2 log2 of their number where single nodes take one each.
-# Chosen, not measured: below it the modules are too small to save a build.
-COARSE = 32
 # Samples that join a search at once, the worst: each is paid for in every build that follows, and what cures the worst mostly
 # cures the rest.
 JOINING = 3
 ON_THE_WAY = 64  # sets that passed on a part of the samples and are tried on all, before all nodes are told
 POINTS = 4  # sets that the curve shows beside nothing kept, everything kept, and the one that is chosen
-EIGHTHS = 8  # stretches of the node order that are tried where what surrounds the seeds is not enough
 # Probes for each node that a workaround keeps. Where the culprits' nodes are all that is needed, as for values that do not fit,
 # delta debugging leaves each out once or twice; else the set is grown first, and more samples join. Fitted on the demos: 49 were
 # expected and 57 came for sort; of magika, with 11 such nodes, 417, 418 and 707 came. But no more than so many for each node
@@ -67,11 +64,17 @@ ANYWHERE = 3
 MOST_OF_IT = 10
 # How often a widened set is trimmed: what a trimmed one has lost of other samples joins, and it is trimmed anew from the start.
 TRIMS = 3
-# Nodes of a widened set that are left out together at first: what was added together can mostly go together, and the two sides of
-# a subtraction only together.
-CHUNK = 4
 # Probes after the last node was left out: other samples with the set and without it, the curve, the file. As a rule.
 AFTER = 8
+# The margin where kernels are not timed, so that the next build is the one that was measured: a row rounds otherwise among
+# others, by a few percent. What other samples need those tell that were made on the way: they decide as soon as one has failed.
+STEADY = 1.3
+# Of the square of what is allowed that a search has at least, where everything kept is all but over it.
+ROOM = 0.01
+# Times the groups at first: with fewer builds left their halves would take all of them, and nothing would be left out.
+AFFORDED = 6
+# Times the nodes that were foretold; where more are needed the order was none to go by, and they are looked through in groups.
+FAR_MORE = 2
 TOLD = 12  # names of nodes in a sentence
 
 
@@ -105,7 +108,7 @@ class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
 # dozen can join. Twice below the tolerance: what just passes here fails on the next sample. Chosen, but for the budget
 # (ResNet-50 under a tolerance that rounding breaks spends all of it) not measured.
 class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    rings: int = 6  # how far a seed is grown along the graph before name groups and the whole model are tried
+    rings: int = 6  # how far around the seeds nodes are tried before those of the whole model
     budget: int = 400  # builds
     rounds: int = 8  # how often samples that a set does not cure are added to the search
     margin: float = 2.0  # tolerance over error that is aimed at
@@ -242,7 +245,8 @@ def _search(
         seeds = tuple(sorted({n for p in places for n in p.keep})) or seeds
     held = set_apart(ask.findings, by_sample(plain))
     search.seen = frozenset(by_sample(plain)) - held
-    strict = _tighten_criterion(ask.criterion, params.margin)
+    steady = not ask.ctx.engine_info.gpus
+    strict = _tighten_criterion(ask.criterion, min(params.margin, STEADY) if steady else params.margin)
     search.aim = strict if judge_whole(whole, strict).passed else ask.criterion
     search.working = _hardest_samples(ask.findings)
     start: NodeSet = ()
@@ -266,6 +270,8 @@ def _search(
         yield Note(
             f"wrong on {len(tried.failing)} samples that it was not made on: {len(fresh)} of them join the search"
         )
+        if steady:
+            yield from search.let_decide(best, search.batches)
         search.join(fresh)
         best = msgspec.structs.replace(
             best, unseen=msgspec.structs.replace(best.unseen, joined=best.unseen.joined + len(fresh))
@@ -315,6 +321,7 @@ class _Search(KeptSets):
         self.working: tuple[str, ...] = ()
         self.batches: tuple[Tried, ...] = ()
         self.limit = params.budget  # builds; trimming has some of its own
+        self.weights: dict[int, float] = {}  # node -> the most that it was seen to bring, 1 being all that is allowed
 
     def fed(self, sample: str) -> str:
         """What to feed for a sample that is scored."""
@@ -330,7 +337,7 @@ class _Search(KeptSets):
     def join(self, samples: Iterable[str]) -> None:
         """These decide, too, and are searched on."""
         self.seen |= set(samples)
-        self.working = tuple(dict.fromkeys((*self.working, *map(self.fed, samples))))
+        self.working = tuple(dict.fromkeys((*self.list_alone(), *map(self.fed, samples))))
 
     def curable(self, tried: Tried) -> Sub[tuple[str, ...]]:
         """Of the samples that fail, the few worst that keeping everything cures."""
@@ -369,13 +376,14 @@ class _Search(KeptSets):
         for _ in range(params.rounds):
             start = everything
             self.pace.left = -1
-            for keep in _list_starts(
-                ask, everything, tries or _list_growing(ask.index, seeds, params.rings, before), before
-            ):
+            # What joined needs others than the culprits: these are among what was needed before, as far as they are needed.
+            growing = tries or ([] if before else _list_growing(ask.index, seeds, params.rings))
+            for keep in _list_starts(ask, everything, growing, before):
                 if (yield from self.passes(keep, self.aim, self.working)).passed:
                     start = keep
                     break
-            smallest: NodeSet = yield from self._leave_out(start, before, likely)
+            known_to_do = tries or (seeds and start == tuple(sorted({*seeds, *before})))
+            smallest: NodeSet = yield from self._leave_out(start, before, likely, by_weight=not known_to_do)
             everywhere = self.all_seen()
             final: Measurement = yield from self.measure(smallest, everywhere)
             holds = judge_whole(self.judged(final), ask.criterion).passed
@@ -385,40 +393,73 @@ class _Search(KeptSets):
             if judge_whole(self.judged(final), self.aim).passed or tighter or self.spent >= params.budget:
                 break
             # A sample that this set does not cure joins the search; the worst first, a few at a time.
-            fed = [self.fed(s) for s in self.list_failing(final, self.aim)[:JOINING]]
-            more = tuple(dict.fromkeys((*self.working, *fed)))
-            if more == self.working and (holding is not None or self.working == everywhere):
+            failing = self.list_failing(final, self.aim)[:JOINING]
+            more = self._widen(self.working, failing, whole=holding is None)
+            if more == self.working:
                 break
-            # Where a set cures a row alone and not among the others (engines build otherwise for other shapes), the whole feeds
-            # are searched on; never for the margin's sake.
-            self.working = more if more != self.working else everywhere
+            self.working = more
             before = smallest if smallest != everything else before
-        if holding is None:
+        if holding is None or holding == everything:
             holding = yield from self._met_on_the_way()
         if holding == everything or known:
             return holding
         return (yield from self.polish(holding, likely))
 
-    def _leave_out(self, start: NodeSet, before: NodeSet, likely: Sequence[int]) -> Sub[NodeSet]:
-        """``start`` without what the samples of the search do not need; ``before`` stays."""
-        added = tuple(n for n in start if n not in set(before))
+    def _leave_out(self, start: NodeSet, before: NodeSet, likely: Sequence[int], *, by_weight: bool) -> Sub[NodeSet]:
+        """``start`` without what the samples of the search do not need; ``before`` stays. ``by_weight``: what brings the least is
+        found out first, and left out together."""
+        added = _likely_last(tuple(n for n in start if n not in set(before)), likely)
 
         def needed(items: NodeSet) -> Sub[Verdict]:
             return (yield from self._is_needed((*before, *items), self.aim, self.working))
 
-        def needed_groups(groups: tuple[NodeSet, ...]) -> Sub[Verdict]:
-            return (yield from needed(tuple(n for group in groups for n in group)))
-
-        if len(added) > COARSE:
-            groups: tuple[NodeSet, ...] = yield from ddmin(
-                _group_by_module(self.ask.index, added), needed_groups, pace=self.pace
-            )
-            added = tuple(sorted(n for group in groups for n in group))
         # What the reference foretold is mostly needed, each node of it.
-        parts = len(added) if start == list_cured(self.ask.findings) else 2
-        left: NodeSet = yield from ddmin(_likely_last(added, likely), needed, parts, self.pace)
+        leave_out = leave_out_each if start == list_cured(self.ask.findings) else leave_out_groups
+        most = 0  # of those that are left the most that it is not worth to look at once more, before all is
+        if by_weight and len(added) > 2 * GROUPS and self.limit - self.spent > AFFORDED * GROUPS:
+            order, guess = yield from self._weigh(tuple(sorted(added)))
+
+            def does(length: int) -> Sub[bool]:
+                return (yield from needed(order[:length])).failed
+
+            self.pace.left = halvings(len(order)) + guess
+            enough: int = yield from find_prefix(len(order), guess, does)
+            added, most = tuple(reversed(order[:enough])), FAR_MORE * guess + GROUPS
+        if len(added) > most:
+            added = yield from leave_out(added, needed, self.pace)
         self.pace.left = 0
-        return tuple(sorted({*before, *left}))
+        return tuple(sorted({*before, *added}))
+
+    def _weigh(self, nodes: NodeSet) -> Sub[tuple[NodeSet, int]]:
+        """The nodes, those that bring the most first, and how many of these have to be kept as far as that foretells it."""
+        base: float = yield from self._use(self.everything)
+        room = math.sqrt(max(ROOM, 1 - base**2))
+
+        def load(group: NodeSet) -> Sub[float]:
+            if self.spent >= self.limit:
+                return MOST
+            used: float = yield from self._use(tuple(sorted({*self.everything} - {*group})))
+            return min(MOST, math.sqrt(max(0.0, used**2 - base**2)) / room)
+
+        groups: tuple[Weighed, ...] = yield from weigh_groups(nodes, load, self.pace)
+        each = [(n, g.each) for g in groups for n in g.items]
+        self.weights |= {n: max(w, self.weights.get(n, 0.0)) for n, w in each}
+        return tuple(n for n, _ in each), count_kept([w for _, w in each])
+
+    def _use(self, keep: NodeSet) -> Sub[float]:
+        """What part of what is allowed the worst sample of the search has with this set, at most ``MOST``: where one has as much
+        the others are not asked. What is fed with a row that is asked alone is left out: it takes many times as long."""
+        most = 0.0
+        for part in self.list_parts(self.list_alone()):
+            m: Measurement = yield from self.measure(keep, part)
+            if m.status != "ok" or m.assumed:
+                return MOST
+            rows = [r for run in self.judged(m).each_run for r in run]
+            most = max(most, *(use_up(s, self.aim) for r in rows for s in r.outputs), 0.0)
+            self.note_failing(map(self.fed, list_failing(restrict(m, {r.sample for r in rows}), self.aim)))
+            if most >= MOST:
+                return MOST
+        return most
 
     def _is_needed(self, items: Iterable[int], criterion: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
         """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing."""
@@ -427,18 +468,17 @@ class _Search(KeptSets):
         verdict: Verdict = yield from self.passes(tuple(sorted(items)), criterion, samples)
         return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
 
-    def polish(self, keep: NodeSet, likely: Sequence[int], chunk: int = 1, less: NodeSet = ()) -> Sub[NodeSet]:
+    def polish(self, keep: NodeSet, likely: Sequence[int], less: NodeSet = ()) -> Sub[NodeSet]:
         """The set without each node that all that is seen can do without: what stood there for the sake of a margin that not
-        every sample can have, too. The set itself where nothing can go. ``chunk``: nodes that are left out together at first.
-        ``less``: a part of it that was too little for some of what is seen now.
+        every sample can have, too. The set itself where nothing can go. ``less``: a part of it that was too little for some of
+        what is seen now.
 
         Where too much went for a sample that was not searched on, that one joins, and of what went as little as it needs comes
         back; what is right on all that is seen then is looked through once more."""
         everywhere = self.all_seen()
         criterion: Criterion = yield from self._held_to(keep)
-        samples = self.working
+        samples = self.list_alone()
         back = less  # with what was left too little: this stays, and of the rest what is needed
-        parts = max(2, len(keep) // chunk)
         for _ in range(2 * self.params.rounds):
             stays, fed = back, samples
 
@@ -446,21 +486,42 @@ class _Search(KeptSets):
                 return (yield from self._is_needed((*stays, *items), criterion, fed))
 
             open_to = _likely_last(tuple(n for n in keep if n not in set(stays)), likely)
-            left: NodeSet = yield from ddmin(open_to, needed, 2 if stays else parts, self.pace)
+            # What brings the least first; but what was seen to be needed last, as that costs nothing unless something goes.
+            short = {n for n in open_to if self.is_short(tuple(k for k in keep if k != n), criterion)}
+            order = sorted(open_to, key=lambda n: (n in short, self.weights.get(n, MOST)))
+            left: NodeSet = tuple(order)
+            if stays or self.spent >= self.params.budget:  # there was no time to look through what it is made of
+                left = yield from leave_out_groups(left, needed, self.pace)
+            if not stays:
+                left = yield from leave_out_each(left, needed, self.pace)
             self.pace.left = 0
             less = tuple(sorted((*stays, *left)))
             final: Measurement = yield from self.measure(less, everywhere)
             if judge_whole(self.judged(final), criterion).passed:
                 if not stays:
                     return less
-                keep, back, parts = less, (), len(less)
+                keep, back = less, ()
                 continue
-            failing = [self.fed(s) for s in self.list_failing(final, criterion)[:JOINING]]
-            more = tuple(dict.fromkeys((*samples, *failing)))
-            if more == samples and samples == everywhere:
+            more = self._widen(samples, self.list_failing(final, criterion)[:JOINING])
+            if more == samples:
                 break
-            samples, back = (more if more != samples else everywhere), less
+            samples, back = more, less
         return keep
+
+    def list_alone(self) -> tuple[str, ...]:
+        """What is searched on without what is fed with a row that is asked alone, too."""
+        fed = {s.partition("/")[0] for s in self.working if "/" in s}
+        return tuple(s for s in self.working if s not in fed)
+
+    def _widen(self, samples: tuple[str, ...], failing: Iterable[str], *, whole: bool = True) -> tuple[str, ...]:
+        """What is searched on with those that fail. Where they are searched on already, ``whole``: all that is fed with them, as
+        engines build otherwise for other shapes, and a row that is cured alone need not be among the others; never for the
+        margin's sake."""
+        failing = tuple(failing)
+        more = tuple(dict.fromkeys((*samples, *map(self.fed, failing))))
+        if more != samples or not whole:
+            return more
+        return tuple(dict.fromkeys((*samples, *(s.partition("/")[0] for s in failing))))
 
     def _held_to(self, keep: NodeSet) -> Sub[Criterion]:
         """The aim where this set meets it on all that is seen, else the tolerance itself."""
@@ -474,8 +535,8 @@ class _Search(KeptSets):
         less: NodeSet = ()
         for trim in range(TRIMS):
             if trim:
-                yield from self._let_decide(best, self.batches[:-1])
-            less = yield from self.polish(best.keep, likely, CHUNK, less)
+                yield from self.let_decide(best, self.batches[:-1])
+            less = yield from self.polish(best.keep, likely, less)
             if less == best.keep:
                 return best
             tried: Tried = yield from self.try_on_unseen(less, held, plain, self.params.batches + trim, best)
@@ -484,7 +545,7 @@ class _Search(KeptSets):
         self.seen = best.seen  # each of its nodes was needed for these, with the margin that they have
         return best
 
-    def _let_decide(self, best: _Best, batches: Iterable[Tried]) -> Sub[None]:
+    def let_decide(self, best: _Best, batches: Iterable[Tried]) -> Sub[None]:
         """The made samples that are determined and right with this set decide from now on. Those that it leaves less room than is
         aimed at are searched on: a smaller set loses them first."""
         for near, loose in ((made.near, made.loose) for made in batches if made.near.feeds):
@@ -492,7 +553,9 @@ class _Search(KeptSets):
             m: Measurement = yield from self.measure(best.keep, near.feeds)
             if m.status != "ok":
                 continue
-            self.seen |= set(by_sample(m)) - loose - set(list_failing(m, self.ask.criterion))
+            whole: Measurement = yield from self.measure(self.everything, near.feeds)
+            lost = {*list_failing(m, self.ask.criterion), *list_failing(whole, self.ask.criterion)}
+            self.seen |= set(by_sample(m)) - loose - lost
             tight = map(self.fed, self.list_failing(m, self.aim))
             self.working = tuple(dict.fromkeys((*self.working, *tight)))
 
@@ -620,43 +683,13 @@ def _tighten_criterion(criterion: Criterion, factor: float) -> Criterion:
     )
 
 
-def _list_growing(
-    index: GraphIndex, seeds: tuple[int, ...], rings: int, known: tuple[int, ...]
-) -> list[tuple[int, ...]]:
-    """Node sets to try, growing: the seeds and what was needed so far, rings of neighbours, the module that their names share."""
-    nodes = {*seeds, *known}
-    if not nodes:
-        return []
+def _list_growing(index: GraphIndex, seeds: tuple[int, ...], rings: int) -> list[tuple[int, ...]]:
+    """Node sets to try before the whole model, growing: the seeds, and what is around them."""
+    nodes = set(seeds)
     tries = [tuple(sorted(nodes))]
     for _ in range(rings):
         nodes = index.ring(nodes)
-        tries.append(tuple(sorted(nodes)))
-    prefixes = {_module_of(index.nodes[n].name) for n in seeds} - {""}
-    module = {n.id for n in index.nodes if _module_of(n.name) in prefixes}
-    if module:
-        tries.append(tuple(sorted(module | nodes)))
-    # Where others share the blame they lie as a rule before or behind the seeds: stretches from either end, the shortest first.
-    cuts = [k * len(index.nodes) // EIGHTHS for k in range(1, EIGHTHS)] if len(index.nodes) > COARSE else []
-    for cut in cuts:
-        ends = (range(cut), range(len(index.nodes) - cut, len(index.nodes)))
-        tries += [tuple(sorted({*seeds, *known, *stretch})) for stretch in ends]
-    return [t for t in dict.fromkeys(tries) if len(t) < len(index.nodes)]
-
-
-def _group_by_module(index: GraphIndex, nodes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """The nodes by the module that their names share; where names tell nothing, runs of about the square root of
-    their number."""
-    modules: dict[str, list[int]] = {}
-    for n in nodes:
-        modules.setdefault(_module_of(index.nodes[n].name), []).append(n)
-    if len(modules) > 2:
-        return tuple(tuple(m) for m in modules.values())
-    run = math.isqrt(len(nodes)) + 1
-    return tuple(nodes[i : i + run] for i in range(0, len(nodes), run))
-
-
-def _module_of(name: str) -> str:
-    return name.rpartition("/")[0]
+    return [*tries, tuple(sorted(nodes))] if nodes else []
 
 
 def _likely_last(nodes: Sequence[int], likely: Sequence[int]) -> tuple[int, ...]:
@@ -834,7 +867,7 @@ def kept_json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="precision",
-    version=8,
+    version=9,
     summary="Find the smallest set of nodes to keep in FP32 so that every sample passes.",
     run=precision,
     outcome=PrecisionOutcome,

