@@ -18,6 +18,7 @@ from onnx import TensorProto, helper
 
 from wizard import trust
 from wizard.cli import entry
+from wizard.exits import NEEDS_PERSON
 
 from . import doors, forge
 
@@ -169,8 +170,12 @@ def test_forged_campaign(victim: Path) -> None:
         chance.shuffle(turns[door.name])
     found: list[Found] = []
     seen: set[tuple[str, str]] = set()
-    while any(turns.values()) and len(found) < MANY:  # every door has its turn before one has its second
+    silent = {door.name for door in all_doors if door.gated}  # which have not said yet that they need a person
+    # Every door has its turn before one has its second; one that is to refuse has as many as it takes to hear it.
+    while any(turns.values()) and (len(found) < MANY or any(turns[name] for name in silent)):
         for number, (name, left) in enumerate(turns.items()):
+            if len(found) >= MANY and name not in silent:
+                continue
             left.sort(key=lambda each: _brings_new(seen, each))
             tried = None
             while left and not tried:
@@ -179,10 +184,11 @@ def test_forged_campaign(victim: Path) -> None:
             if tried:
                 found.append(tried)
                 seen |= {(tried.kind, tried.way), (tried.kind, name)}
+                silent -= {name} if tried.code == NEEDS_PERSON else set()
     _print(found)
     bad = [each for each in found if each.end not in ("refused", "shut")]
     assert bad == []
-    assert {each.door for each in found if each.code == 3} >= {door.name for door in all_doors if door.gated}
+    assert silent == set()
     assert len(found) >= MANY
 
 
