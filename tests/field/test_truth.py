@@ -285,3 +285,12 @@ def test_a_power_stays_a_power_where_weights_are_moved(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
     assert Case(path, "emulate:precision=fp16").whole([{}])["state"] == "fails"
+
+
+def test_the_cleaned_model_is_found_among_those_that_a_session_stored(tmp_path: Path) -> None:
+    """The stored original was taken for it, and a cure that held on all samples was counted as wrong."""
+    long = [helper.make_node("Identity", ["x"], ["a"]), helper.make_node("Tanh", ["a"], ["y"])]
+    for name, nodes in (("0", long), ("1", [helper.make_node("Tanh", ["x"], ["y"])])):
+        saved(tmp_path / f"{name}.onnx", nodes, ["y"])
+    assert campaign.find_cleaned(tmp_path) == tmp_path / "1.onnx"
+    assert campaign.find_cleaned(tmp_path / "none") is None
