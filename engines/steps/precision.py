@@ -283,7 +283,7 @@ def _search(
         return search.result("whole", everything, whole, curve=curve)
     # Where only everything cures what joined, the set before it stands, and what it does not cure counts as unseen.
     search.seen = best.seen
-    if best.unseen.joined:
+    if not put_off:
         best = yield from search.polish_best(best, seeds, held, plain)
     search.pace = Pace(0, AFTER // 2)
     final: Measurement = yield from search.measure(best.keep, search.all_seen(), save="workaround")
@@ -401,9 +401,7 @@ class _Search(KeptSets):
             before = smallest if smallest != everything else before
         if holding is None or holding == everything:
             holding = yield from self._met_on_the_way()
-        if holding == everything or known:
-            return holding
-        return (yield from self.polish(holding, likely))
+        return holding
 
     def _leave_out(self, start: NodeSet, before: NodeSet, likely: Sequence[int], *, by_weight: bool) -> Sub[NodeSet]:
         """``start`` without what the samples of the search do not need; ``before`` stays. ``by_weight``: what brings the least is
@@ -540,7 +538,8 @@ class _Search(KeptSets):
             if less == best.keep:
                 return best
             tried: Tried = yield from self.try_on_unseen(less, held, plain, self.params.batches + trim, best)
-            if tried.unseen.n and tried.unseen.ok * best.unseen.n >= best.unseen.ok * tried.unseen.n:
+            told = tried.unseen.n or not best.unseen.n  # where no others can be made there is nothing to lose
+            if told and tried.unseen.ok * best.unseen.n >= best.unseen.ok * tried.unseen.n:
                 return _Best(less, self.seen, tried.unseen, tried)
         self.seen = best.seen  # each of its nodes was needed for these, with the margin that they have
         return best

@@ -233,7 +233,9 @@ def test_precision_keeps_what_every_sample_needs(n: int, seed: int, samples: int
     if outcome.outcome == "found":
         kept = set(ranges.decode(done.findings.workaround.keep))
         assert kept >= needed
-        assert outcome.samples_ok == outcome.samples == samples
+        assert outcome.samples_ok == outcome.samples >= samples, (
+            "made ones decide, too, where a trimmed set has lost some"
+        )
         assert kept == needed or not outcome.minimal, "minimal: each was seen to be needed"
         if not engine.unanswered:
             assert kept == needed
