@@ -360,8 +360,9 @@ def progress_line(snapshot: Mapping[str, Any]) -> str:
     parts = [visible(str(snapshot.get("text") or "")), _building(snapshot)]
     done, expected = int(snapshot.get("done") or 0), int(snapshot.get("expected") or -1)
     best, eta = int(snapshot.get("best") or -1), float(snapshot.get("eta", -1.0))
-    if over := say_over_plan(done, int(snapshot.get("planned") or -1), best, int(snapshot.get("nodes") or -1)):
-        parts += [over, *([say_time_left(eta)] if eta >= 0 else [])]
+    planned, nodes = int(snapshot.get("planned") or -1), int(snapshot.get("nodes") or -1)
+    if over := say_over_plan(done, planned, best, nodes, eta):
+        parts.append(over)
         done = expected = best = -1
     if done > 0 or expected > 0:
         parts.append(f"{done} of about {expected} probes" if expected >= done else count(done, "probe"))

@@ -150,26 +150,36 @@ def size(bytes_: float) -> str:
     return ""
 
 
+# Times its least that the most of a range is, from which only its end is told. Chosen.
+VAGUE = 20
+
+
 def price(cost: Cost) -> str:
-    """What a step is expected to take, before it runs; ``?`` where it is not known."""
+    """What a step is expected to take, before it runs: one number for the seconds where they are known well enough for that, else
+    that they are not, and what is."""
     if not cost.probes:
         return "nothing has to run: every answer is known from before"
     if cost.probes < 0:
         return "not known yet; this step finds out"
+    disk = f"at most {size(cost.disk)} more on disk" if cost.disk >= 0 else "disk space not known yet"
     if cost.open:
-        probes = f"{cost.least_probes:,} to {count(cost.most_probes, 'probe')}"
-        between = f"as the search goes {say_span(cost.least, cost.most)} ({probes})"
-        parts = [f"about {duration(cost.seconds)}; {between}"]
-    else:
-        asked = f"about {count(cost.probes, 'probe')}"
-        work = [count(cost.builds, "build"), count(cost.runs, "run")] if cost.builds > 0 else []
-        parts = [f"{asked} ({', '.join(work)})" if work else asked]
-        parts += [f"about {duration(cost.seconds)}"] if cost.seconds >= 0 else []
-    parts.append(f"at most {size(cost.disk)} more on disk" if cost.disk >= 0 else "disk space not known yet")
-    unknown = ". How long one takes is not known yet; this step finds out" if cost.seconds < 0 else ""
-    if cost.seconds < 0 and cost.unit > 0:
-        unknown = f". The first build took {duration(cost.unit)}, later ones mostly take less"
-    return ", ".join(parts) + unknown
+        return f"{_say_unknown(cost)}, {disk}"
+    asked = f"about {count(cost.probes, 'probe')}"
+    work = f" ({count(cost.builds, 'build')}, {count(cost.runs, 'run')})" if cost.builds > 0 else ""
+    return f"{asked}{work}, about {duration(cost.seconds)}, {disk}"
+
+
+def _say_unknown(cost: Cost) -> str:
+    """``not known yet, 20 s to 4 min, at least 12 probes of about 0.3 s``: what is known where the seconds are not."""
+    if cost.seconds < 0 < cost.unit:
+        return f"not known yet, about {count(cost.builds, 'build')}; the first took {duration(cost.unit)}"
+    searches = 0 <= cost.least_probes < cost.most_probes
+    probes = f"at least {count(cost.least_probes, 'probe')}" if searches else f"about {count(cost.probes, 'probe')}"
+    if cost.seconds < 0:
+        return f"not known yet, {probes}; this step finds out what they take"
+    span = say_span(cost.least if cost.most <= VAGUE * cost.least else 0.0, cost.most)
+    each = f" of about {duration(cost.each)}" if cost.each >= 0 else ""
+    return f"not known yet, {span}, {probes}{each}"
 
 
 def say_time_left(seconds: float) -> str:
@@ -179,13 +189,14 @@ def say_time_left(seconds: float) -> str:
     return f"~{duration(seconds)} left" if seconds >= 1 else "under 1 s left"
 
 
-def say_over_plan(done: int, planned: int, best: int = -1, nodes: int = -1) -> str:
-    """That a step has asked more than it was planned to, and what it has so far: there is no time left to count down then.
-    Empty while it keeps within its plan."""
+def say_over_plan(done: int, planned: int, best: int = -1, nodes: int = -1, eta: float = -1.0) -> str:
+    """That a step has asked more than it was planned to, and what it has so far: there is no time left to count down then, unless
+    its phase tells its end (``eta``, seconds). Empty while it keeps within its plan."""
     if not 0 < planned < done:
         return ""
     smallest = f"; smallest so far {best:,} of {count(nodes, 'node')}" if 0 < best <= nodes else ""
-    return f"longer than planned: {done:,} probes, planned {planned:,}{smallest}"
+    left = f"; {say_time_left(eta)}" if eta >= 0 else ""
+    return f"longer than planned: {done:,} probes, planned {planned:,}{smallest}{left}"
 
 
 def switch(kind: str) -> str:

@@ -6,7 +6,7 @@ never guessed from the model alone: where no probe has been measured yet, second
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -16,14 +16,21 @@ from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, Check, Import, Measure, Measurement, SampleInfo, Sanitize, Unroll
 from engines.spec import parse
 
-# import: the user's model is taken in. read: no build (inputs, the graph, a model made of another). whole: the whole model on
+# import: the user's model is taken in. read: no build (inputs, the graph, a model made of another). open: If, Loop and Scan are
+# taken apart, which nothing prices: 0.01 to 58 s on six models. whole: the whole model on
 # the engine under test; watched: with its tensors marked. control: the reference against itself. other: the whole model by or
 # against another engine (the reference's judge). alone: every node by itself in one build. part: a cut; effect: a cut, and
 # what its error does to the model's outputs. check: the user's own checker.
-Kind: TypeAlias = Literal["import", "read", "whole", "watched", "control", "other", "alone", "part", "effect", "check"]
+Kind: TypeAlias = Literal[
+    "import", "read", "open", "whole", "watched", "control", "other", "alone", "part", "effect", "check"
+]
 # Probes of a kind that its price is taken from: a machine is busier now than it was before. Chosen, not measured: a median of
 # fewer follows one slow probe.
 RECENT = 8
+# Of a search's own kinds the mean, from so many on and of so many of the latest: a few of each ten are large and take most of the
+# time, which a middle one does not show.
+ENOUGH, LATELY = 8, 32
+SEARCHED = ("part", "effect")
 # Times its build and its runs that a probe takes, with scores and messages: 1.28 at 30 ms a build
 # (tests/benchmarks/test_warm_probe.py).
 SCORED = 1.25
@@ -53,6 +60,19 @@ WIDE = 4.0
 # Times their price that the probes of a search take at the least, and at the most, where more samples join it: magika's took 0.4
 # to 3.8 times that in three searches, others 0.6 to 2.8.
 CHEAP, JOINED = 0.7, 2.0
+# Times its price that a probe takes at the least and at the most, by how the price is known: with these nine of ten steps came
+# between their ends on 54 sessions on CPU engines and 34 on TensorRT (docs/estimates.md).
+Span: TypeAlias = tuple[float, float]
+# Of a kind that was measured on as many rows, so often; or more seldom, or on up to so many times more or fewer rows.
+OFTEN, FAR = 3, 4
+MEASURED, SELDOM = (0.6, 1.8), (0.55, 1.9)
+# Of one that was measured on other rows still, or only otherwise: repeated, afresh, with the reference's values missing, refused.
+OTHERWISE = (0.3, 3.3)
+# Of a reading; of what other means tell; of a kind that is priced beside another.
+READ, TOLD, BESIDE_IT = (0.3, 3.0), (0.5, 2.0), (0.2, 8.0)
+# Seconds that a probe may take beside that: scores, messages, files. Where a model answers in a few thousandths of a second they
+# are most of it.
+BESIDES = 0.02
 SOON = 2.0  # seconds; nobody plans by less
 # How a probe ends where the engine refuses what it is given, or dies of it.
 BROKEN = ("build-failed", "unsupported", "invalid-model", "crash")
@@ -87,7 +107,8 @@ class Work(msgspec.Struct, frozen=True):
     ``reused``: it feeds a build that stands, and makes none. ``afresh``: it is built with nothing of earlier builds; ``dear``:
     on an engine whose builds are, so that no other probe tells what that takes. ``timed``: by an engine that times kernels and
     keeps what it timed; ``more``: seconds that each takes beside what is usual; ``nodes``: that each looks into.
-    ``least``, ``most``: of the probes, where how many there will be depends on what is found; -1 where it does not."""
+    ``least``, ``most``: of the probes, where how many there will be depends on what is found; -1 where it does not. ``span``:
+    times their price that they take at the least and at the most, where that is known better than by kind."""
 
     kind: Kind
     probes: int = 1
@@ -106,11 +127,26 @@ class Work(msgspec.Struct, frozen=True):
     nodes: int = 0
     least: int = -1
     most: int = -1
+    span: Span | None = None
+
+    @property
+    def fewest(self) -> int:
+        """Probes that may come at the least."""
+        return self.least if self.open else self.probes
+
+    @property
+    def highest(self) -> int:
+        """Probes that may come at the most."""
+        return self.most if self.open else self.probes
 
     @property
     def open(self) -> bool:
         """Whether nobody knows how many it will be, as that depends on what is found."""
         return self.most >= 0
+
+    def prolong(self, probes: int) -> "Work":
+        """So many of them, where they are more than was planned."""
+        return msgspec.structs.replace(self, probes=probes, most=max(self.most, probes) if self.open else -1)
 
     def cut(self, probes: int) -> "Work":
         """So many of them, where the others are known or come elsewhere."""
@@ -131,38 +167,22 @@ class Plan(msgspec.Struct, frozen=True):
     def probes(self) -> int:
         return sum(w.probes for w in self.works)
 
-    @property
-    def fewest(self) -> "Plan":
-        """The same, with as few probes as its searches may take."""
-        return self._with(lambda w: w.least, CHEAP)
-
-    @property
-    def longest(self) -> "Plan":
-        """With as many."""
-        return self._with(lambda w: w.most, JOINED)
-
-    def _with(self, count: Callable[[Work], int], times: float) -> "Plan":
-        works = tuple(
-            msgspec.structs.replace(w, probes=count(w), times=times * max(w.times, times > 1)) if w.open else w
-            for w in self.works
-        )
-        return msgspec.structs.replace(self, works=works)
-
     def after(self, done: int) -> "Plan":
         """The plan without its first ``done`` probes."""
         return self.of(max(0, self.probes - done))
 
     def of(self, probes: int, *, first: bool = False) -> "Plan":
-        """The last so many probes of the plan, or the first; where it has fewer, more of its last kind."""
+        """The last so many probes of the plan, with what may come beside them, or the first; where it has fewer, more of its last
+        kind."""
         works, missing = [], probes
         for work in self.works if first else reversed(self.works):
             taken = min(work.probes, missing)
-            works += [work.cut(taken)] if taken else []
+            works += [work.cut(taken)] if taken or (work.open and not work.probes and not first) else []
             missing -= taken
         works = works if first else works[::-1]
         if missing > 0:
             last = next((w for w in reversed(self.works) if w.open), self.works[-1] if self.works else Work("part"))
-            works.append(msgspec.structs.replace(last, probes=missing))
+            works.append(last.prolong(missing))
         return Plan(tuple(works), self.disk, self.captured)
 
 
@@ -207,8 +227,10 @@ class Seen(msgspec.Struct, frozen=True):
 class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a step is expected to take; -1: unknown. ``probes`` are those whose answers are not known already; ``runs`` counts
     each feed; ``disk``: bytes at most; ``unit``: seconds of the engine's first build, where no later one has told what it
-    takes. ``least``, ``most``: seconds that it takes as the fewest and the most probes come that its searches ask
-    (``least_probes``, ``most_probes``); unknown of a step that searches nothing."""
+    takes. ``least``, ``most``: seconds that it takes at the least and at the most, by how its prices are known and as few or as
+    many probes come as its searches ask (``least_probes``, ``most_probes``; unknown of a step that searches nothing). Where these
+    are near each other whatever lies between is within a factor of two of ``seconds``, or within a second. ``each``: seconds of
+    a probe of its searches, of all its probes where it searches nothing; unknown where some were never measured like that."""
 
     probes: int = -1
     builds: int = -1
@@ -220,40 +242,100 @@ class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
     most: float = -1.0
     least_probes: int = -1
     most_probes: int = -1
+    each: float = -1.0
 
     @property
     def open(self) -> bool:
-        """Whether the seconds differ so much with what is found that one number for them would say more than is known."""
-        return self.least >= 0 and self.most > WIDE * self.least and self.most - self.least >= SOON
+        """Whether one number for the seconds would say more than is known."""
+        return self.seconds < 0 or is_wide(self.least, self.most)
 
 
 def price_plan(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
     """The plan, priced. ``slots``: probes at a time; a search that runs ahead on n of them is about 1 + log2(n) / 5 times as fast
     (docs/benchmarks.md: 1.3 on 2 slots, 1.5 on 4, 1.6 on 8), as most of what runs ahead is not asked for."""
     built = [w for w in plan.works if w.kind not in ("import", "read")]
-    seconds = _price_works(plan, seen, slots)
+    least, seconds, most = _price_works(plan.works, seen, slots)
     firsts = [s.build_seconds for s in seen if s.first] if seconds < 0 else []
-    made = Cost(
+    searches = any(w.open for w in plan.works)
+    return Cost(
         probes=plan.probes,
         builds=sum(w.probes for w in built),
         runs=sum(w.probes * w.runs * max(1, w.rows) for w in built),
-        seconds=seconds,
+        seconds=settle_between(seconds, least, most) if seconds >= 0 else -1.0,
         disk=plan.disk + LINE * plan.probes if plan.disk >= 0 else -1,
         unit=round(max(firsts, default=-1.0), 1),
+        least=least,
+        most=most,
+        least_probes=sum(w.fewest for w in plan.works) if searches else -1,
+        most_probes=sum(w.highest for w in plan.works) if searches else -1,
+        each=_price_each([w for w in plan.works if w.open] or plan.works, seen),
     )
-    if not any(w.open for w in plan.works):
-        return made
-    fewest, longest = plan.fewest, plan.longest
-    least, most = (_price_works(p, seen, slots) for p in (fewest, longest))
-    return msgspec.structs.replace(made, least=least, most=most, least_probes=fewest.probes, most_probes=longest.probes)
 
 
-def _price_works(plan: Plan, seen: Sequence[Seen], slots: int) -> float:
-    """Seconds of all of them; -1 where those of one are not known."""
-    parts = [(w, price_work(w, seen)) for w in plan.works if w.probes]
-    faster = 1 + math.log2(max(1, slots)) / 5
-    known = [seconds / (faster if w.ahead else 1.0) for w, seconds in parts if seconds is not None]
-    return round(sum(known), 3) if len(known) == len(parts) else -1.0
+def _price_each(works: Sequence[Work], seen: Sequence[Seen]) -> float:
+    """Seconds of one of these probes, where all are known well enough for one number."""
+    works = [w for w in works if w.probes]
+    if not works or any(high > WIDE * low for low, high in (_span_of_kind(w, seen) for w in works)):
+        return -1.0
+    return round(sum(price_work(w, seen) or 0.0 for w in works) / sum(w.probes for w in works), 3)
+
+
+def is_wide(least: float, most: float) -> bool:
+    """Whether one number would say more than is known of seconds that lie between these."""
+    return most > WIDE * least and most - least >= SOON
+
+
+def settle_between(seconds: float, least: float, most: float) -> float:
+    """Seconds moved so that all that may come is within a factor of two of them, or within a second; as they are where what may
+    come lies too far apart for that."""
+    if is_wide(least, most):
+        return seconds
+    low, high = (most / 2, 2 * least) if most <= WIDE * least else (most - SOON / 2, least + SOON / 2)
+    return round(min(max(seconds, low), high), 3)
+
+
+def _price_works(works: Iterable[Work], seen: Sequence[Seen], slots: int) -> tuple[float, float, float]:
+    """Seconds of all of them: at the least, as planned, at the most; -1 where those of one are not known. What is told too low
+    of one kind is mostly told too high of another, so that the ends of several kinds are nearer than their sums."""
+    kinds: dict[Kind, list[float]] = {}
+    for work in works:
+        each = price_work(msgspec.structs.replace(work, probes=1), seen)
+        if each is None and work.probes:
+            return -1.0, -1.0, -1.0
+        each = (each or 0.0) / (1 + math.log2(max(1, slots)) / 5 if work.ahead else 1.0)
+        low, high = span_work(work, seen)
+        more = 0.0 if work.kind in ("import", "read") else BESIDES
+        ends = work.fewest * each * low, work.probes * each, work.highest * (each * high + more)
+        kinds[work.kind] = [a + b for a, b in zip(kinds.get(work.kind, [0.0] * 3), ends, strict=True)]
+    seconds = sum(middle for _, middle, _ in kinds.values())
+    under, over = (math.hypot(*(ends[1] - ends[end] for ends in kinds.values())) for end in (0, 2))
+    return round(max(0.0, seconds - under), 3), round(seconds, 3), round(seconds + over, 3)
+
+
+def span_work(work: Work, seen: Sequence[Seen]) -> Span:
+    """Times their price that its probes take at the least and at the most."""
+    if work.span:
+        return work.span
+    low, high = TOLD if work.told else _span_of_kind(work, seen)
+    return (min(low, CHEAP), max(high, JOINED)) if work.open else (low, high)
+
+
+def _span_of_kind(work: Work, seen: Sequence[Seen]) -> Span:
+    if work.kind in ("import", "read"):
+        return READ
+    like = [s for s in _that_worked([s for s in seen if not s.first]) if s.kind == work.kind]
+    if work.kind == "whole" and work.timed and not any(s.broke for s in like):
+        return SELDOM
+    same = [s for s in like if s.reused == work.reused and s.afresh == work.afresh and not s.broke]
+    if not same:
+        return OTHERWISE if like else BESIDE_IT
+    if work.rows and not any(work.rows / FAR <= s.rows <= FAR * work.rows for s in same):
+        return OTHERWISE
+    rows = [s for s in same if not work.rows or s.rows == work.rows]
+    alike = [s for s in rows if s.cold == work.fresh]
+    if rows and not alike:
+        return OTHERWISE
+    return MEASURED if len(alike) >= OFTEN else SELDOM
 
 
 def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
@@ -310,8 +392,7 @@ def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:
         at.setdefault(s.rows, []).append(s)
     rows = work.rows or max(at)
     took = {
-        n: statistics.median_low([_seconds_of_one_run(s, work.fresh) for s in found[-RECENT:]])
-        for n, found in at.items()
+        n: _settle_seconds([_seconds_of_one_run(s, work.fresh) for s in found], work.kind) for n, found in at.items()
     }
     below, above = max((n for n in took if n <= rows), default=0), min((n for n in took if n >= rows), default=0)
     if below and above:
@@ -326,6 +407,13 @@ def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:
             single = stays + (took[nearest] - stays) * rows / nearest
     a_run = statistics.median_low([s.run_seconds / max(1, s.runs * s.rows) for s in repeated[-RECENT:]])
     return max(0.0, single + (work.runs - 1) * a_run * rows)
+
+
+def _settle_seconds(seconds: Sequence[float], kind: Kind) -> float:
+    """What the next one of these takes."""
+    if kind in SEARCHED and len(seconds) >= ENOUGH:
+        return statistics.fmean(seconds[-LATELY:])
+    return statistics.median_low(seconds[-RECENT:])
 
 
 def _that_worked(seen: Sequence[Seen]) -> list[Seen]:

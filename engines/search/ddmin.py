@@ -26,11 +26,12 @@ def ddmin(
 ) -> Sub[tuple[Item, ...]]:
     """A small failing subset of ``items``, in their order. ``items`` themselves are taken to fail; early items are dropped first.
     ``parts``: into how many it is divided at first; as many as there are items where most are likely to be needed.
-    ``pace``: is told before each question how many are left.
+    ``pace``: is told before each question how many are left, and that these are the least as long as chunks hold several.
 
     ``test`` is a sub-generator that returns a Verdict. Ends after O(n^2) questions whatever the answers are.
     """
     failing = tuple(items)
+    more = pace is not None and pace.more
     while len(failing) > 1:
         single = parts >= len(failing)
         chunks = _split(failing, parts)
@@ -43,6 +44,7 @@ def ddmin(
             if pace is not None:
                 kept = at - len(chunks) + survivors
                 pace.left = count_trim(before, len(chunks), at, kept, single=single)
+                pace.more = more or not single  # as long as it is halved nobody knows how many will be needed
             verdict: Verdict | None = (yield from test(rest)) if rest else None
             if verdict is None or not verdict.failed:
                 if wide == 1:

@@ -23,10 +23,10 @@ from engines.search.whole import sign_failure
 SIMPLE = (1.0, -1.0, 300.0)
 
 
-# Edits that are tried on what is left of a case, unless told: a bound for cases that hold many shapes and attributes. Seven are
-# usual.
+# Edits that are tried on what is left of a case, unless told: a bound for cases that hold many shapes and attributes.
 SHRINK_PROBES = 32
-SHRINKS = 7  # fitted on the sessions of docs/estimates.md
+# What is usual of one node, and of the several that a reduction leaves: 3 to 15 in nine cases and 4 to 31 in twelve.
+SHRINKS, SHRINKS_OF_MANY = 7, 16
 # The same on an engine whose builds are dear (``engines.search.twin``): up to 2 s each on its twin.
 SHRINK_DEAR = 8
 # A shrunk case fails like itself with a tenth of its own error and more, as a candidate does (``engines.compare.judge.SHARE``);
@@ -56,9 +56,9 @@ def shrinks_for(findings: Findings) -> int:
     return SHRINK_DEAR if findings.twin or findings.dear else SHRINK_PROBES
 
 
-def foretell_settling(ask: Inquiry, shrink_probes: int, verify: int) -> int:
+def foretell_settling(ask: Inquiry, shrink_probes: int, verify: int, usual: int = SHRINKS) -> int:
     """Probes that turning a part into a case takes, as a rule: the exact feed, the shrinks, fresh builds, a passing neighbour."""
-    return 2 + min(SHRINKS, shrink_probes) + max(verify, ask.findings.builds)
+    return 2 + min(usual, shrink_probes) + max(verify, ask.findings.builds)
 
 
 def settle_case(

@@ -34,10 +34,19 @@ def needs_no_inputs(ctx: StepContext) -> bool:
 
 
 def before(ctx: StepContext, _size: Size) -> tuple[Work, ...]:
-    """What ``prepare_findings`` asks of a step that runs alone: nothing once the failure is locked."""
+    """What ``prepare_findings`` asks of a step that runs alone: once the failure is locked, nothing but to take control flow
+    apart."""
     if ctx.findings.signature is not None:
-        return ()
+        return opening(ctx)
     return (*reads(ctx), on_all(ctx), *(() if ctx.check else (again(on_sample(ctx)),)))
+
+
+def opening(ctx: StepContext) -> tuple[Work, ...]:
+    """If, Loop and Scan taken apart, once a session, and what comes of it run."""
+    findings = ctx.findings
+    if not findings.bodies or findings.opened or not findings.inputs or findings.signature is None:
+        return ()
+    return Work("open"), fresh(on_all(ctx))
 
 
 def _kind_of_whole(ctx: StepContext) -> Kind:
@@ -88,11 +97,11 @@ def effect(ctx: StepContext, probes: int, *, times: float = 1.0) -> Work:
     return cut if ctx.check else msgspec.structs.replace(cut, kind="effect", times=times)
 
 
-def settled(ctx: StepContext, verify: int) -> tuple[Work, ...]:
+def settled(ctx: StepContext, verify: int, shrinks: int = SHRINKS) -> tuple[Work, ...]:
     """What is asked of a case once it is small: fed exactly, shrunk, in fresh builds, and its passing neighbour."""
     if ctx.check:
         return (part(ctx, verify),)
-    return effect(ctx, 1), part(ctx, SHRINKS), afresh(ctx, part(ctx, verify)), afresh(ctx, effect(ctx, 1))
+    return effect(ctx, 1), part(ctx, shrinks), afresh(ctx, part(ctx, verify)), afresh(ctx, effect(ctx, 1))
 
 
 def twin(ctx: StepContext) -> tuple[Work, ...]:

@@ -19,7 +19,7 @@ from engines.search import golden_reference, noise, trial, voices, works
 from engines.search.alike_refused import refused_alike
 from engines.search.cause import FAULTLESS
 from engines.search.controls import Controls, can_pass
-from engines.search.cost import Plan, Size
+from engines.search.cost import Plan, Size, Work
 from engines.search.looks import Looks, look_again
 from engines.search.randomness import measure_random, say_random
 from engines.search.statistics import binomial_interval, looks_to_settle, say_ruled_out
@@ -662,8 +662,8 @@ def _say_allowed(rule: Criterion, output: str) -> str:
 def _plan(ctx: StepContext, size: Size) -> Plan:
     """Read, the reference alone, all samples, the worst row alone, the reference again in three ways, its judge; what a faultless
     engine would give.
-    Looks that find nothing go on for up to half a minute, which is not counted. The disk takes the model, and its weights
-    once more rounded where the precision is emulated."""
+    Looks that find nothing go on for up to half a minute: that may come, and is not planned. The disk takes the model, and its
+    weights once more rounded where the precision is emulated."""
     rule = ctx.findings.criterion
     lower = (rule.precision if rule else "") in ("fp16", "bf16", "int8")
     emulated = lower and parse(ctx.engine).name != "emulate"
@@ -675,6 +675,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
             works.on_all(ctx),
             works.again(works.on_sample(ctx)),
             *works.others(ctx, 1 + emulated),
+            Work("whole", 0, told=Looks().seconds, least=0, most=1, span=(1.0, 1.0)),
         )
     )
     given = size.given

@@ -122,7 +122,7 @@ def _say_side(failing: int, n: int, error: float | None, metric: str) -> str:
 
 def _plan(ctx: StepContext, _size: Size) -> Plan:
     """All samples once."""
-    return Plan(() if ctx.check else (works.on_all(ctx),))
+    return Plan(() if ctx.check else (*works.opening(ctx), works.on_all(ctx)))
 
 
 SPEC = StepSpec(

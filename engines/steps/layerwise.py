@@ -625,7 +625,8 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     params = msgspec.convert(dict(ctx.params), LayerwiseParams)
     rule = ctx.findings.criterion
     usual = FEW if rule is not None and rule.precision == "fp32" else max(FEW, size.nodes // EFFECTS)
-    effects = min(params.most_suspects, size.nodes) + PARTS if works.rounding_counts(ctx) else usual
+    strict = works.rounding_counts(ctx)
+    effects = min(params.most_suspects, size.nodes if strict else usual)
     parts = works.batches_of(size, params.batch_bytes // 2, ALONE)
     watched, timed = works.batches_of(size, params.batch_bytes), bool(ctx.engine_info.gpus)
     asked = (
@@ -640,7 +641,8 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
             nodes=size.nodes // parts,
             timed=timed,
         ),
-        works.between(works.effect(ctx, min(params.most_suspects + PARTS, effects)), 1, params.most_suspects + PARTS),
+        works.between(works.effect(ctx, effects), 1, params.most_suspects),
+        works.between(works.on_sample(ctx, PARTS if strict else 0), 0, PARTS),
     )
     return Plan(
         (*works.before(ctx, size), *works.twin(ctx), *asked),

@@ -838,12 +838,10 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
     # Kernels that are timed are timed anew for each set.
     times = 1.0 if ctx.engine_info.gpus else HALVED if findings.spread and not seeds else SETTLED_IN
     search = Work("whole", min(budget, wanted), fed, ahead=True, times=times)
-    much = bool(seeds) and MUCH * len(seeds) >= size.nodes
-    if findings.spread or not (seeds and (each == FITTING or much)):
-        # At the least each of those that are accused is left out once, where that is not known from an earlier search; at the
-        # most the budget is spent, twice where sets are tried on several samples.
-        least = 0 if findings.workaround is not None else 4 + len(seeds)
-        search = works.between(search, least, max(2 * budget if seeds else budget, wanted))
+    # At the least each of those that are accused is left out once, where that is not known from an earlier search; at the
+    # most the budget is spent, twice where sets are tried on several samples.
+    least = 0 if findings.workaround is not None else 4 + len(seeds)
+    search = works.between(search, least, max(2 * budget if seeds else budget, wanted))
     # The result on samples that it was not made on, with it and without it, and as a file on both.
     made = Work("whole", 1, WANTED)
     after = (works.fresh(made), made, *((works.on_all(ctx, real=True), made) if ctx.engine_info.typed else ()))

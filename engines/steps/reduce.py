@@ -18,7 +18,7 @@ from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.pace import Pace
 from engines.search.remedy import list_cured
 from engines.search.search import NodeIds, Trials, find_around, minimise, prove_one_minimal
-from engines.search.settle import SHRINK_PROBES, Saved, foretell_settling, settle_case, shrinks_for
+from engines.search.settle import SHRINK_PROBES, SHRINKS_OF_MANY, Saved, foretell_settling, settle_case, shrinks_for
 from engines.search.twin import as_given, asking_twin, find_twin, without_twin
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, case_names
 from engines.steps.prepare import prepare_findings
@@ -117,7 +117,7 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
     """Prove the ends, search from ``start`` (default the whole model), shrink, verify. Returns Reduced. ``then``: probes that
     follow it in the step."""
     shrinks = min(params.shrink_probes, shrinks_for(ask.findings)) if params.shrink else 0
-    pace = Pace(after=foretell_settling(ask, shrinks, params.verify) + then)
+    pace = Pace(after=foretell_settling(ask, shrinks, params.verify, SHRINKS_OF_MANY) + then)
     trials = Trials(asking_twin(ask), known={}, measured={}, most=params.budget, pace=pace)
     whole = frozenset(ask.everything)
     yield Note("the whole model must fail, and the reference must pass")
@@ -230,7 +230,7 @@ def plan_of_reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Pla
         Work("read"),
         *ends,
         works.between(works.effect(ctx, search, times=times), 2, 5 * search),
-        *works.settled(ctx, params.verify),
+        *works.settled(ctx, params.verify, SHRINKS_OF_MANY),
     )
     return Plan(
         (*works.before(ctx, size), *works.twin(ctx), *asked),

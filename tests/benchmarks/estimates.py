@@ -47,11 +47,13 @@ from wizard.session import events as e
 from wizard.session import folder as folders
 from wizard.session import journal as journals
 from wizard.session.state import State, advance
+from wizard.words import count
 
 ROOT = Path(__file__).parents[2]
 SOON = 1.0  # seconds; how far off what takes less is does not matter to anyone
 FACTOR = 2.0
 PARTS = (0.1, 0.25, 0.5)  # of a step's seconds, when it is looked at how long it is said to take still
+GRID = 40  # looks at what is told while a step runs, evenly over its seconds
 BEGIN, END = "<!-- estimates: begin -->", "<!-- estimates: end -->"
 LONGEST = 330  # seconds on the wall after which a session is stopped; its finished steps count
 TIMES = 2  # how often each session is walked
@@ -169,19 +171,24 @@ class Told(msgspec.Struct, frozen=True):
     rests: tuple["Rest", ...] = ()  # of a step of a second or more
 
     @property
-    def counts(self) -> bool:
-        """Whether it is one that anybody would wait for, and something was said."""
-        return self.expected >= 0 and max(self.expected, self.seconds) >= SOON
+    def told(self) -> bool:
+        """Whether one number was said before it ran."""
+        return not Cost(seconds=self.expected, least=self.least, most=self.most).open
 
     @property
-    def open(self) -> bool:
-        """Whether a range was said in place of one number: that counts as not known."""
-        return Cost(least=self.least, most=self.most).open
+    def counts(self) -> bool:
+        """Whether it is one that anybody would wait for."""
+        return max(self.expected if self.told else 0.0, self.seconds) >= SOON
 
     @property
     def held(self) -> bool:
-        """Whether what came lies in the range."""
+        """Whether what came lies between the ends."""
         return self.least <= self.seconds <= self.most
+
+    @property
+    def first(self) -> "Rest | None":
+        """The first number that was said while it ran."""
+        return next((r for r in self.rests if r.left >= 0), None)
 
     @property
     def off(self) -> float:
@@ -286,7 +293,7 @@ class _AtWork:
         if total < SOON:
             return
         said = dict(follow(self.spec, self.ctx, end, {**end.fingerprints, **self.known}, store))
-        passed, at = 0.0, iter(PARTS)
+        passed, at = 0.0, iter([i / GRID for i in range(GRID)])
         part = next(at)
         for i, (key, seconds) in enumerate(self.took.items()):
             while part is not None and passed + seconds > part * total:
@@ -381,60 +388,70 @@ def counted_right(t: Told) -> bool:
 
 
 def table(told: Sequence[Told]) -> str:
-    """One row a step and engine, where one of them is of interest to anybody; of those that count how many were near, and the
-    furthest."""
+    """One row a step and engine, where one of them is of interest to anybody: of those that count how many were told a number
+    before they ran, and of the others how many while they ran; each with how many of these were near."""
     rows = [
-        "| engine | step | times | probes | seconds | within two | furthest | as a range |",
-        "|---|---|---|---|---|---|---|---|",
+        "| engine | step | times | probes | seconds | count | told, near | furthest | between its ends | later, near |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for engine, step in dict.fromkeys((t.engine, t.step) for t in sorted(told, key=lambda t: t.engine)):
         alike = [t for t in told if (t.engine, t.step) == (engine, step)]
         known = [t for t in alike if t.expected >= 0]
-        counted = [t for t in alike if t.counts and not t.open]
-        ranges = [t for t in alike if t.counts and t.open]
-        if not counted and not ranges and all(t.seconds < SOON for t in alike):
+        counted = [t for t in alike if t.counts]
+        if not counted:
             continue
-        worst = max(counted, key=lambda t: max(t.off, 1 / t.off), default=None)
+        numbers, ranges, later = _sort_told(counted)
+        worst = max(numbers, key=lambda t: max(t.off, 1 / t.off), default=None)
         rows.append(
             f"| {engine} | {step} | {len(alike)} "
             f"| {sum(t.expected_probes for t in known) if known else '?'} / {sum(t.probes for t in known or alike)} "
             f"| {f'{sum(t.expected for t in known):.1f}' if known else '?'} / {sum(t.seconds for t in known or alike):.1f} "
-            f"| {f'{sum(t.near for t in counted)} of {len(counted)}' if counted else ''} "
+            f"| {len(counted)} | {f'{len(numbers)}, {sum(t.near for t in numbers)}' if numbers else ''} "
             f"| {f'{worst.expected:.1f} / {worst.seconds:.1f}' if worst else ''} "
-            f"| {f'{sum(t.held for t in ranges)} of {len(ranges)}' if ranges else ''} |"
+            f"| {f'{sum(t.held for t in ranges)} of {len(ranges)}' if ranges else ''} "
+            f"| {f'{len(later)}, {sum(r.near for r in later)}' if later else ''} |"
         )
     return "\n".join(rows)
 
 
+def _sort_told(counted: Sequence[Told]) -> tuple[list[Told], list[Told], list[Rest]]:
+    """Those that were told a number before they ran; those that were told the ends between which it lies; and of these and of
+    those that were told nothing the first number while they ran."""
+    numbers = [t for t in counted if t.told]
+    ranges = [t for t in counted if not t.told and t.most >= 0]
+    return numbers, ranges, [t.first for t in counted if not t.told and t.first is not None]
+
+
 def summary(told: Sequence[Told]) -> str:
     counted = [t for t in told if t.counts]
-    single = [t for t in counted if not t.open]
-    ranges = [t for t in counted if t.open]
-    unknown = [t for t in told if t.expected < 0 and t.seconds >= SOON]
-    first = sum(t.step == "compare" for t in unknown)
+    numbers, ranges, later = _sort_told(counted)
+    silent = [t for t in counted if t.expected < 0]
+    first = sum(t.step == "compare" for t in silent)
     planned = [t for t in told if t.expected_probes > 0]
-    right = sum(map(counted_right, planned))
+    sessions = len({t.session for t in told})
     said = [
-        f"By probes, which no load changes, {right} of {len(planned)} steps that had some to ask within a factor of two or {FEW} "
-        f"probes. By seconds, {_say_near(single)} that were told one number within a factor of two, or by less than a second."
+        f"{count(sessions, 'session')} with {count(len(told), 'step')}, of which {len(counted)} took a second or more, or were "
+        f"said to. **Before it ran** {_say_part(len(numbers), len(counted))} were told one number, and of these "
+        f"{_say_part(sum(t.near for t in numbers), len(numbers))} came within a factor of two, or by less than a second. "
+        f"{len(ranges)} were told two ends, and {sum(t.held for t in ranges)} came between them; {len(silent)} were told no "
+        f"seconds, {first} of them the first look at the model."
     ]
-    if ranges:
-        width = statistics.median([t.most / max(t.least, 0.1) for t in ranges])
+    if any(t.rests for t in told):
+        soon = statistics.median(r.part for r in later) if later else 0.0
         said.append(
-            f"{len(ranges)} were told a range, half of them one whose end is {width:.0f} times its beginning or more: "
-            f"{sum(t.held for t in ranges)} of them came within it, and {sum(t.near for t in ranges)} within two of its middle, "
-            f"which makes {_say_near(counted)} in all."
+            f"**While it ran** {len(later)} of these {len(counted) - len(numbers)} were told one, half of them before "
+            f"{100 * soon:.0f} % of their seconds had passed, and {sum(r.near for r in later)} of these were right so when it "
+            f"was said first. {say_rests(counted)}"
         )
     said.append(
-        f"Of {len(told)} steps in {len({t.session for t in told})} sessions, {len(unknown)} of a second or more began with "
-        f"nothing known, {first} of them with the first look at the model."
+        f"By probes, which no load changes, {sum(map(counted_right, planned))} of {len(planned)} steps that had some to ask came "
+        f"within a factor of two or {FEW} probes."
     )
-    return " ".join([*said, *([say_rests(told)] if any(t.rests for t in told) else [])])
+    return " ".join(said)
 
 
-def _say_near(told: Sequence[Told]) -> str:
-    near = sum(t.near for t in told)
-    return f"{near} of {len(told)} steps{f' ({100 * near / len(told):.0f} %)' if told else ''}"
+def _say_part(part: int, whole: int) -> str:
+    return f"{part} of {whole}{f' ({100 * part / whole:.0f} %)' if whole else ''}"
 
 
 def say_rests(told: Sequence[Told]) -> str:
@@ -443,14 +460,12 @@ def say_rests(told: Sequence[Told]) -> str:
     said = []
     for part in PARTS:
         rests = [r for t in watched for r in t.rests if r.part == part]
-        silent = sum(r.left < 0 for r in rests)
+        numbers = [r for r in rests if r.left >= 0]
+        near = sum(r.near for r in numbers)
         said.append(
-            f"{sum(r.near for r in rests)} of {len(rests)} after {100 * part:.0f} % of it ({silent} told nothing)"
+            f"after {100 * part:.0f} % of the seconds {len(numbers)} of {len(rests)} were told one, {near} right so"
         )
-    return (
-        "While a step of a second or more ran, what was left was told within a factor of two, or by less than a second, in "
-        f"{', '.join(said)}."
-    )
+    return f"{', '.join(said)[0].upper()}{', '.join(said)[1:]}."
 
 
 def walk(folder: Path) -> dict[str, Path]:

@@ -285,7 +285,7 @@ def test_a_plan_that_is_used_up_counts_nothing_down(done: int, best: int, said: 
 
 def test_a_step_beyond_its_plan_that_knows_its_end_says_how_long_it_takes_still() -> None:
     line = progress_line({"phase": "running", "text": "x", "done": 120, "expected": 130, "planned": 34, "eta": 12.0})
-    assert line.endswith("longer than planned: 120 probes, planned 34  ~12 s left")
+    assert line.endswith("longer than planned: 120 probes, planned 34; ~12 s left")
 
 
 def test_the_build_at_work_says_how_far_it_is() -> None:

@@ -1,5 +1,6 @@
 """What a step is expected to take, in the words of both displays."""
 
+import msgspec
 import pytest
 
 from engines.search.cost import Cost
@@ -19,10 +20,14 @@ def test_a_range_is_as_exact_as_it_is(least: float, most: float, said: str) -> N
 
 def test_a_search_is_offered_as_a_range() -> None:
     """How many probes it takes depends on what it finds, so one number alone would say more than is known."""
-    cost = Cost(53, 53, 60, 31.0, 1 << 20, least=20.0, most=240.0, least_probes=12, most_probes=400)
-    said = "about 31 s; as the search goes 20 s to 4 min (12 to 400 probes), at most 1.0 MiB more on disk"
+    cost = Cost(53, 53, 60, 31.0, 1 << 20, least=20.0, most=240.0, least_probes=120, most_probes=4_000, each=0.31)
+    said = "not known yet, 20 s to 4 min, at least 120 probes of about 0.3 s, at most 1.0 MiB more on disk"
     assert price(cost) == said
     assert len(f"    expected: {said.partition(', at most')[0]}") <= 80
+    vague = msgspec.structs.replace(cost, least=1.0, each=-1.0, disk=-1)
+    assert price(vague) == "not known yet, up to 4 min, at least 120 probes, disk space not known yet"
+    counted = msgspec.structs.replace(cost, least_probes=-1, most_probes=-1)
+    assert price(counted).startswith("not known yet, 20 s to 4 min, about 53 probes of about 0.3 s,")
 
 
 def test_a_narrow_range_is_told_as_one_number() -> None:
@@ -33,6 +38,12 @@ def test_a_narrow_range_is_told_as_one_number() -> None:
 
 
 def test_where_no_seconds_are_known_none_are_told() -> None:
-    cost = Cost(53, 53, 60, -1.0, 1 << 20, unit=84.0, least_probes=12, most_probes=400)
-    assert price(cost).startswith("about 53 probes")
-    assert price(cost).endswith("The first build took 1 min 24 s, later ones mostly take less")
+    cost = Cost(6, 6, 60, -1.0, 1 << 20, unit=84.0)
+    assert price(cost) == "not known yet, about 6 builds; the first took 1 min 24 s, at most 1.0 MiB more on disk"
+    unknown = Cost(9, 9, 60, -1.0, 1 << 20, least_probes=4, most_probes=40)
+    assert (
+        price(unknown)
+        == "not known yet, at least 4 probes; this step finds out what they take, at most 1.0 MiB more on disk"
+    )
+    counted = msgspec.structs.replace(unknown, least_probes=-1, most_probes=-1)
+    assert price(counted).startswith("not known yet, about 9 probes; this step finds out what they take")

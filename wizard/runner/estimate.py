@@ -14,7 +14,20 @@ import msgspec
 from engines.asking import Note, StepContext
 from engines.graph.index import GraphIndex
 from engines.probe import LoadInputs, Measurement, SampleInfo
-from engines.search.cost import Cost, Plan, Seen, Size, Work, collect_seen, price_plan
+from engines.search.cost import (
+    ENOUGH,
+    LATELY,
+    OTHERWISE,
+    SOON,
+    Cost,
+    Plan,
+    Seen,
+    Size,
+    Work,
+    collect_seen,
+    price_plan,
+    span_work,
+)
 from engines.steps.base import StepSpec
 from engines.store import regular
 from engines.store.content import Store
@@ -29,10 +42,9 @@ _LOCATION = re.compile(rb"\x0a\x08location\x12(?:([\x00-\x7f])|([\x80-\xff])([\x
 _SCANNED = 256 << 20  # bytes; a larger model file holds its weights itself
 
 OVERRUN = 5  # a plan that is used up goes on with one more probe for each five that were answered
-# Probes of a search from which their mean tells what the next ones take, and how many of the latest it is taken of. Chosen: a few
-# of each ten run all samples and take most of the time, which a middle one does not show.
-ENOUGH, LATELY = 8, 32
-SLOW = 0.2  # a probe that takes longer than expected is taken to need this part of what it has taken
+# Times that mean that what follows takes, of nine searches of ten, and times the probes that its phase has foretold that come
+# (docs/estimates.md): parts get smaller as a search goes on, and a phase is followed by a few checks.
+AS_IT_WENT, FORETOLD = (0.6, 1.3), (0.85, 1.5)
 
 
 class Experience:
@@ -107,8 +119,9 @@ def rest_of(plan: Plan, known: int) -> Plan:
 
 
 def estimate_rest(made: Estimate, found: tuple[Seen, ...], done: int, note: Note, waiting: float) -> tuple[int, float]:
-    """(probes still to come, seconds they will take), the probe at work among them; -1 where nothing is known, and for the
-    seconds of a step that has asked more than was planned and cannot tell what is left: nothing counts down then.
+    """(probes still to come, seconds they will take), the probe at work among them; -1 where nothing is known, for seconds that
+    are known too little for one number, and for those of a step that has asked more than was planned and cannot tell what is
+    left: nothing counts down then.
 
     ``done``: probes answered in this run that were not known before. ``note``: what the step itself says, and how many it says
     are to come now. ``waiting``: seconds that the probe at work has taken so far. Never 0 while a probe is at work.
@@ -118,29 +131,48 @@ def estimate_rest(made: Estimate, found: tuple[Seen, ...], done: int, note: Note
         return -1, -1.0
     plan = made.plan or Plan()
     left = max(plan.probes - done, done // OVERRUN)
-    rest = plan.of(max(1, left if said < 0 else max(said, left) if note.more else said))
-    rest = Plan(tuple(_as_it_went(work, plan, found, done) for work in rest.works))
+    rest = _cut_to(plan, done, max(1, left if said < 0 else max(said, left) if note.more else said))
+    told = said >= 0 and not note.more
+    rest = Plan(tuple(_as_it_went(work, plan, found, done, told) for work in rest.works))
     if note.runs:
         rest = Plan((Work("whole", rest.probes, runs=-(-note.runs // rest.probes), reused=True),))
-    if (said < 0 or note.more) and 0 < made.cost.probes < done:
+    if not told and 0 < made.cost.probes < done:
         return rest.probes, -1.0
-    first, whole = price_plan(rest.of(1, first=True), found).seconds, price_plan(rest, found, made.slots).seconds
-    if whole < 0:
+    whole, first = price_plan(rest, found, made.slots), price_plan(rest.of(1, first=True), found)
+    if whole.open or waiting > first.most + SOON:
         return rest.probes, -1.0
-    beyond = max(0.0, whole - first)
-    took = beyond + (first - waiting if waiting < first else SLOW * waiting)
-    return rest.probes, round(min(took, max(0.1, note.limit - waiting)) if note.limit else took, 1)
+    # Of the probe at work the middle of what it may take still is left: that only gets less, however long it takes.
+    now = max(first.seconds - waiting, (first.most - waiting) / 2, 0.0)
+    took = min(whole.seconds, max(0.0, whole.seconds - first.seconds) + now)
+    return rest.probes, round(max(0.1, min(took, note.limit - waiting) if note.limit else took), 1)
 
 
-def _as_it_went(work: Work, plan: Plan, found: tuple[Seen, ...], done: int) -> Work:
-    """A search goes on as it went so far: more samples may have joined it, which every probe of it runs then, or only some do."""
-    if not work.open or not done:
+def _cut_to(plan: Plan, done: int, probes: int) -> Plan:
+    """So many probes of what is left of the plan; where that has fewer, more of what it searches by."""
+    rest = plan.after(done)
+    if probes <= rest.probes:
+        return rest.of(probes)
+    search = next((w for w in plan.works if w.open and w.probes), plan.works[-1] if plan.works else Work("part"))
+    return Plan((search.prolong(probes - rest.probes), *rest.works))
+
+
+def _as_it_went(work: Work, plan: Plan, found: tuple[Seen, ...], done: int, told: bool) -> Work:
+    """A search goes on as it went so far: more samples may have joined it, which every probe of it runs then, or only some do.
+    ``told``: its phase has told how many are left."""
+    if not work.open:
         return work
-    before = sum(w.probes for w in plan.works[: next(i for i, w in enumerate(plan.works) if w.open)])
-    own = [s for s in found[-done:][before:] if s.kind == work.kind]
-    if len(own) < ENOUGH:
-        return work
-    return msgspec.structs.replace(work, told=statistics.fmean(s.seconds for s in own[-LATELY:]))
+    before = sum(w.probes for w in plan.works[: next((i for i, w in enumerate(plan.works) if w.open), 0)])
+    own = [s for s in found[len(found) - done :][before:] if s.kind == work.kind]
+    span = span_work(work, found)
+    if len(own) >= ENOUGH:
+        mean = statistics.fmean(s.seconds for s in own[-LATELY:])
+        work, span = msgspec.structs.replace(work, told=mean), AS_IT_WENT
+    elif told:
+        span = OTHERWISE
+    if not told:
+        return msgspec.structs.replace(work, span=span)
+    span = span[0] * FORETOLD[0], span[1] * FORETOLD[1]
+    return msgspec.structs.replace(work, least=-1, most=-1, span=span)
 
 
 def _within(plan: Plan, ctx: StepContext, size: Size) -> Plan:

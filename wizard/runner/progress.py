@@ -21,8 +21,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     began; ``best`` nodes of the smallest failing part, ``tried`` probes of a search that
     can be ended with it now (0: none), ``nodes`` of the working model;
     ``elapsed`` seconds of this run; ``eta`` seconds left; ``seconds``, ``builds``, ``runs`` and ``disk`` (bytes, at most) what an
-    offered step is expected to take, ``least`` and ``most`` between how many seconds where that depends on what is found,
-    ``least_probes`` and ``most_probes`` between how many probes; ``log`` the running probe's log below the session folder;
+    offered step is expected to take, ``least`` and ``most`` between how many seconds that lies, ``least_probes`` and
+    ``most_probes`` between how many probes where that depends on what is found, ``unit`` seconds of the engine's first build
+    where later ones are not known, ``each`` of one probe; ``log`` the running probe's log below the session folder;
     ``workers`` the pool's slots; ``holder`` the controlling client's name, ``control`` its number at this runner (0: nobody
     controls); ``seq`` the journal's
     last event.
@@ -50,6 +51,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     most: float = -1.0
     least_probes: int = -1
     most_probes: int = -1
+    unit: float = -1.0
+    each: float = -1.0
     unresolved: int = 0
     paused: bool = False
     stopping: bool = False

@@ -112,6 +112,8 @@ class Artist:
             most=offered.most,
             least_probes=offered.least_probes,
             most_probes=offered.most_probes,
+            unit=offered.unit,
+            each=offered.each,
             unresolved=drive.unresolved if drive else 0,
             paused=control.paused,
             stopping=bool(control.stopping),

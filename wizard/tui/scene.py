@@ -59,6 +59,8 @@ class Work(msgspec.Struct, frozen=True):
     most: float = -1.0
     least_probes: int = -1
     most_probes: int = -1
+    unit: float = -1.0
+    each: float = -1.0
     paused: bool = False
     stopping: bool = False
     holder: str = ""  # who else controls the session; "" when we do
@@ -71,8 +73,8 @@ class Work(msgspec.Struct, frozen=True):
     def cost(self) -> Cost:
         """What the step that is offered is expected to take."""
         return Cost(
-            self.expected, self.builds, self.runs, self.seconds, self.disk, least=self.least, most=self.most,
-            least_probes=self.least_probes, most_probes=self.most_probes,
+            self.expected, self.builds, self.runs, self.seconds, self.disk, self.unit, self.least, self.most,
+            self.least_probes, self.most_probes, self.each,
         )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """What is said to be left while a step runs: never nothing, never wild; and what is said before it runs is kept."""
 
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +32,7 @@ def test_something_is_left_while_a_probe_is_at_work(done: int, said: int, waitin
     note = Note("", said)
     probes, seconds = estimate_rest(Estimate(PLAN), FOUND, done, note, waiting)
     assert probes >= 1
-    assert seconds > 0 or waiting < 0.3  # rounded to a tenth
+    assert seconds > 0 or seconds == -1
     if said > 0:
         assert probes == said
     assert estimate_rest(Estimate(), FOUND, done, note, waiting)[0] == (-1 if said < 0 else max(1, said))
@@ -77,17 +78,39 @@ def test_a_search_goes_on_as_it_went() -> None:
     )
     before = (Seen("whole", 9, 1, 9.0), Seen("whole", 9, 1, 9.0))
     mixed = tuple(Seen("whole", n, 1, float(n)) for n in 5 * (1, 1, 1, 5))
-    told = [estimate_rest(Estimate(plan), before + mixed[:n], 2 + n, Note(""), 0.0)[1] for n in (4, 20)]
-    assert told[0] == pytest.approx(36 * 0.5 + 9, abs=0.5)
+    told = [estimate_rest(Estimate(plan), before + mixed[:n], 2 + n, Note("", 21), 0.0)[1] for n in (4, 20)]
+    assert told[0] == -1, "of four of its own nothing is told"
     assert told[1] == pytest.approx(20 * 2.0 + 9, abs=0.5)
+    assert estimate_rest(Estimate(plan), before + mixed, 22, Note(""), 0.0)[1] == -1, "nor where its phase tells no end"
+
+
+def test_a_search_is_longer_than_planned_by_more_of_what_it_asks() -> None:
+    """Its phase tells 40 questions where 4 were planned: 36 more of those, and not what was asked before them once more."""
+    plan = Plan((Work("watched", 2, rows=1), Work("effect", 4, rows=1, least=1, most=56)))
+    found = (Seen("watched", 1, 1, 9.0),) * 2 + (Seen("effect", 1, 1, 0.5),) * 8
+    assert estimate_rest(Estimate(plan), found, 10, Note("", 40), 0.0) == (40, 20.0)
+    assert estimate_rest(Estimate(plan), found, 3, Note("", 40), 0.0)[0] == 40
+    few = estimate_rest(Estimate(plan), found[:-5], 5, Note("", 2), 0.0)
+    assert few == (2, -1.0), "three of its own tell nothing"
+
+
+def test_what_may_come_beside_the_plan_is_not_told_until_its_phase_tells_its_end() -> None:
+    """Where nothing fails, half a minute of looks may follow; once they are asked, their note tells them."""
+    looks = Work("whole", 0, told=30.0, least=0, most=1, span=(1.0, 1.0))
+    made = Estimate(Plan((Work("whole", 1, rows=1), Work("control", 3, rows=1), looks)))
+    found = (Seen("whole", 1, 1, 2.0), Seen("control", 1, 1, 0.1)) * 3
+    assert estimate_rest(made, found, 2, Note(""), 0.0) == (2, -1.0)
+    assert estimate_rest(made, found, 2, Note("", 2), 0.0) == (2, 0.2)
 
 
 def test_runs_to_come_are_priced_by_their_number_and_end_at_their_limit() -> None:
     """The whole model ran once: 300 more runs of that build in three batches."""
     made = Estimate(Plan((Work("whole", 1, rows=4),)))
-    found = (Seen("whole", 4, 1, 1.5, 0.1, build_seconds=1.0),)
+    found = (Seen("whole", 4, 1, 0.2, 0.1, build_seconds=1.0, reused=True),) * 3
     assert estimate_rest(made, found, 1, Note("", 3, runs=300, limit=60.0), 0.0) == (3, pytest.approx(30.0, rel=0.1))
     assert estimate_rest(made, found, 1, Note("", 3, runs=300, limit=20.0), 5.0) == (3, 15.0)
+    built = (msgspec.structs.replace(found[0], seconds=1.5, reused=False),)
+    assert estimate_rest(made, built, 1, Note("", 3, runs=300, limit=60.0), 0.0) == (3, -1.0), "of one build, run once"
 
 
 def test_what_a_note_told_is_less_with_each_probe() -> None:
@@ -95,10 +118,15 @@ def test_what_a_note_told_is_less_with_each_probe() -> None:
     assert left_of(Note(""), 2).expected == -1
 
 
-def test_a_slow_probe_needs_longer_the_longer_it_takes() -> None:
-    one = Estimate(Plan((Work("part", 1, rows=1),)))
-    seconds = [estimate_rest(one, FOUND, 0, Note(""), waiting)[1] for waiting in (0.0, 0.2, 0.4, 5.0, 50.0)]
-    assert seconds == [0.5, 0.3, 0.1, 1.0, 10.0]
+def test_what_is_left_of_a_probe_never_grows_while_it_runs() -> None:
+    """It is the middle of what it may take still; beyond that nothing is told."""
+    one = Estimate(Plan((Work("whole", 1, rows=1),)))
+    found = (Seen("whole", 1, 1, 10.0),) * 3
+    seconds = [estimate_rest(one, found, 0, Note(""), float(waiting))[1] for waiting in range(25)]
+    assert seconds[0] == 10.0
+    assert all(a >= b for a, b in pairwise(seconds))
+    assert all(s > 0 for s in seconds[:20]), "18 s are the most that are likely"
+    assert set(seconds[21:]) == {-1.0}
 
 
 def started(folder: Path) -> list[StepStarted]:
@@ -120,7 +148,7 @@ def test_what_is_known_already_costs_nothing(tmp_path: Path) -> None:
     oracle = Oracle()
     again = Options(detach=True, first=[{"do": "rewind", "to": second.seq}])
     assert walk(tmp_path, oracle, again) == 0
-    assert started(tmp_path)[-1].expected == Cost(0, 0, 0, 0.0, 0)
+    assert started(tmp_path)[-1].expected == Cost(0, 0, 0, 0.0, 0, least=0.0, most=0.0)
     assert all(isinstance(probe, Inspect) for probe in oracle.ran)
 
 

@@ -36,8 +36,8 @@ class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
         rows = wrap(work.text or "starting", width)
         if work.paused and not any(slot.state == "busy" for slot in work.workers):
             rows.append(row([(f"{count(done, 'probe')} done, waiting", "$quiet")]))
-        elif over := say_over_plan(done, work.planned, work.best, work.nodes):
-            rows += wrap(f"{over}; {say_time_left(work.eta)}" if work.eta >= 0 else over, width)
+        elif over := say_over_plan(done, work.planned, work.best, work.nodes, work.eta):
+            rows += wrap(over, width)
         elif work.expected > 0:
             total = max(work.expected, done)
             tail = f"{done} of about {total} probes, {'paused' if work.paused else say_time_left(work.eta)}"
