@@ -359,15 +359,16 @@ def progress_line(snapshot: Mapping[str, Any]) -> str:
         return ""
     parts = [visible(str(snapshot.get("text") or "")), _building(snapshot)]
     done, expected = int(snapshot.get("done") or 0), int(snapshot.get("expected") or -1)
-    best, eta = int(snapshot.get("best") or -1), float(snapshot.get("eta", -1.0))
+    best = int(snapshot.get("best") or -1)
+    left = tuple(float(snapshot.get(name, -1.0)) for name in ("eta", "eta_least", "eta_most"))
     planned, nodes = int(snapshot.get("planned") or -1), int(snapshot.get("nodes") or -1)
-    if over := say_over_plan(done, planned, best, nodes, eta):
+    if over := say_over_plan(done, planned, best, nodes, *left):
         parts.append(over)
         done = expected = best = -1
     if done > 0 or expected > 0:
         parts.append(f"{done} of about {expected} probes" if expected >= done else count(done, "probe"))
     if expected > 0:
-        parts.append(say_time_left(eta))
+        parts.append(say_time_left(*left))
     if best > 0:
         parts.append(f"smallest that fails: {count(best, 'node')}")
     if snapshot.get("stopping"):

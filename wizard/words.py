@@ -177,26 +177,31 @@ def _say_unknown(cost: Cost) -> str:
     probes = f"at least {count(cost.least_probes, 'probe')}" if searches else f"about {count(cost.probes, 'probe')}"
     if cost.seconds < 0:
         return f"not known yet, {probes}; this step finds out what they take"
-    span = say_span(cost.least if cost.most <= VAGUE * cost.least else 0.0, cost.most)
     each = f" of about {duration(cost.each)}" if cost.each >= 0 else ""
-    return f"not known yet, {span}, {probes}{each}"
+    return f"not known yet, {_say_ends(cost.least, cost.most)}, {probes}{each}"
 
 
-def say_time_left(seconds: float) -> str:
-    """How much longer a step will take, as far as that is known."""
+def _say_ends(least: float, most: float) -> str:
+    return say_span(least if most <= VAGUE * least else 0.0, most)
+
+
+def say_time_left(seconds: float, least: float = -1.0, most: float = -1.0) -> str:
+    """How much longer a step will take, as far as that is known: as one number, or between which ends."""
+    if seconds < 0 <= most:
+        return f"{_say_ends(least, most)} left"
     if seconds < 0:
         return "how long is not known yet"
     return f"~{duration(seconds)} left" if seconds >= 1 else "under 1 s left"
 
 
-def say_over_plan(done: int, planned: int, best: int = -1, nodes: int = -1, eta: float = -1.0) -> str:
+def say_over_plan(done: int, planned: int, best: int = -1, nodes: int = -1, *left: float) -> str:
     """That a step has asked more than it was planned to, and what it has so far: there is no time left to count down then, unless
-    its phase tells its end (``eta``, seconds). Empty while it keeps within its plan."""
+    its phase tells its end (``left``: as ``say_time_left`` has it). Empty while it keeps within its plan."""
     if not 0 < planned < done:
         return ""
     smallest = f"; smallest so far {best:,} of {count(nodes, 'node')}" if 0 < best <= nodes else ""
-    left = f"; {say_time_left(eta)}" if eta >= 0 else ""
-    return f"longer than planned: {done:,} probes, planned {planned:,}{smallest}{left}"
+    ends = f"; {say_time_left(*left)}" if max(left, default=-1.0) >= 0 else ""
+    return f"longer than planned: {done:,} probes, planned {planned:,}{smallest}{ends}"
 
 
 def switch(kind: str) -> str:

@@ -328,7 +328,8 @@ def _span_of_kind(work: Work, seen: Sequence[Seen]) -> Span:
         return SELDOM
     same = [s for s in like if s.reused == work.reused and s.afresh == work.afresh and not s.broke]
     if not same:
-        return OTHERWISE if like else BESIDE_IT
+        # Whether a build stands when it is asked for nobody knows beforehand.
+        return OTHERWISE if like and not work.reused else BESIDE_IT
     if work.rows and not any(work.rows / FAR <= s.rows <= FAR * work.rows for s in same):
         return OTHERWISE
     rows = [s for s in same if not work.rows or s.rows == work.rows]

@@ -150,10 +150,17 @@ class Rest(msgspec.Struct, frozen=True):
     part: float
     left: float
     came: float
+    least: float = -1.0
+    most: float = -1.0
 
     @property
     def near(self) -> bool:
         return self.left >= 0 and is_near(self.left, self.came)
+
+    @property
+    def held(self) -> bool:
+        """Whether what came lies between the ends, to a tenth of a second."""
+        return self.least - 0.1 <= self.came <= self.most + 0.1
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -299,8 +306,8 @@ class _AtWork:
             while part is not None and passed + seconds > part * total:
                 note = said.get(key, Note(""))
                 found = experience.of(self.states[i], self.ctx)
-                left = estimating.estimate_rest(self.made, found, i, note, part * total - passed)[1]
-                yield Rest(part, left, (1 - part) * total)
+                rest = estimating.estimate_rest(self.made, found, i, note, part * total - passed)
+                yield Rest(part, rest.seconds, (1 - part) * total, rest.least, rest.most)
                 part = next(at, None)
             passed += seconds
 
@@ -461,9 +468,11 @@ def say_rests(told: Sequence[Told]) -> str:
     for part in PARTS:
         rests = [r for t in watched for r in t.rests if r.part == part]
         numbers = [r for r in rests if r.left >= 0]
-        near = sum(r.near for r in numbers)
+        ranges = [r for r in rests if r.left < 0 <= r.most]
+        near, held = sum(r.near for r in numbers), sum(r.held for r in ranges)
         said.append(
-            f"after {100 * part:.0f} % of the seconds {len(numbers)} of {len(rests)} were told one, {near} right so"
+            f"after {100 * part:.0f} % of the seconds {len(numbers)} of {len(rests)} were told one, {near} right so, and "
+            f"{len(ranges)} two ends, {held} right so"
         )
     return f"{', '.join(said)[0].upper()}{', '.join(said)[1:]}."
 

@@ -83,7 +83,7 @@ def test_what_is_told_on_the_way_is_held_to_what_came(
     assert [r.near for r in rests] == [True, False, False, False]
     told = [estimates.Told("s", "e", "reduce", 3, 3, 9.0, 10.0, 2.0, 80.0, rests=(r,)) for r in rests]
     said = estimates.say_rests(told)
-    assert "fter 10 % of the seconds 3 of 4 were told one, 1 right so, after 25 % of the seconds 0 of 0" in said
+    assert "fter 10 % of the seconds 3 of 4 were told one, 1 right so, and 0 two ends, 0 right so, after 25 %" in said
     assert (
         "**While it ran** 3 of these 4 were told one, half of them before 10 % of their seconds had passed, and 1 of these"
         in (estimates.summary(told))

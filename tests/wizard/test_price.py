@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from engines.search.cost import Cost
-from wizard.words import price, say_span
+from wizard.words import price, say_span, say_time_left
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,15 @@ def test_where_no_seconds_are_known_none_are_told() -> None:
     )
     counted = msgspec.structs.replace(unknown, least_probes=-1, most_probes=-1)
     assert price(counted).startswith("not known yet, about 9 probes; this step finds out what they take")
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ((12.0, 8.0, 20.0), "~12 s left"), ((0.4, 0.1, 0.9), "under 1 s left"), ((-1.0, 20.0, 240.0), "20 s to 4 min left"),
+        ((-1.0, 2.0, 240.0), "up to 4 min left"), ((-1.0, -1.0, -1.0), "how long is not known yet"),
+    ],
+    ids=["a number", "soon", "two ends", "vague", "nothing"],
+)  # fmt: skip
+def test_the_time_left_is_told_as_far_as_it_is_known(left: tuple[float, float, float], said: str) -> None:
+    assert say_time_left(*left) == said

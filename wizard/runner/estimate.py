@@ -7,7 +7,7 @@ import re
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -118,17 +118,26 @@ def rest_of(plan: Plan, known: int) -> Plan:
     return plan.after(known) if plan.probes > known or not known else plan.of(max(1, known // OVERRUN))
 
 
-def estimate_rest(made: Estimate, found: tuple[Seen, ...], done: int, note: Note, waiting: float) -> tuple[int, float]:
-    """(probes still to come, seconds they will take), the probe at work among them; -1 where nothing is known, for seconds that
-    are known too little for one number, and for those of a step that has asked more than was planned and cannot tell what is
-    left: nothing counts down then.
+class Rest(NamedTuple):
+    """What is left of a step, the probe at work among it; -1 where nothing is known. ``seconds``: -1 too where they are known too
+    little for one number, and lie between ``least`` and ``most``."""
+
+    probes: int = -1
+    seconds: float = -1.0
+    least: float = -1.0
+    most: float = -1.0
+
+
+def estimate_rest(made: Estimate, found: tuple[Seen, ...], done: int, note: Note, waiting: float) -> Rest:
+    """What is left. Of a step that has asked more than was planned and cannot tell what is left no seconds: nothing counts down
+    then.
 
     ``done``: probes answered in this run that were not known before. ``note``: what the step itself says, and how many it says
     are to come now. ``waiting``: seconds that the probe at work has taken so far. Never 0 while a probe is at work.
     """
     said = note.expected
     if made.plan is None and said < 0:
-        return -1, -1.0
+        return Rest()
     plan = made.plan or Plan()
     left = max(plan.probes - done, done // OVERRUN)
     rest = _cut_to(plan, done, max(1, left if said < 0 else max(said, left) if note.more else said))
@@ -137,14 +146,18 @@ def estimate_rest(made: Estimate, found: tuple[Seen, ...], done: int, note: Note
     if note.runs:
         rest = Plan((Work("whole", rest.probes, runs=-(-note.runs // rest.probes), reused=True),))
     if not told and 0 < made.cost.probes < done:
-        return rest.probes, -1.0
+        return Rest(rest.probes)
     whole, first = price_plan(rest, found, made.slots), price_plan(rest.of(1, first=True), found)
-    if whole.open or waiting > first.most + SOON:
-        return rest.probes, -1.0
+    if whole.seconds < 0 or waiting > first.most + SOON:
+        return Rest(rest.probes)
     # Of the probe at work the middle of what it may take still is left: that only gets less, however long it takes.
     now = max(first.seconds - waiting, (first.most - waiting) / 2, 0.0)
     took = min(whole.seconds, max(0.0, whole.seconds - first.seconds) + now)
-    return rest.probes, round(max(0.1, min(took, note.limit - waiting) if note.limit else took), 1)
+    least = max(0.0, whole.least - min(waiting, first.least))
+    most = max(least, whole.most - min(waiting, first.most))
+    ends = (-1.0 if whole.open else took, least, most)
+    within = (min(s, note.limit - waiting) if note.limit else s for s in ends)
+    return Rest(rest.probes, *(round(max(0.1, s), 1) if s >= 0 else -1.0 for s in within))
 
 
 def _cut_to(plan: Plan, done: int, probes: int) -> Plan:

@@ -20,7 +20,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     ``done`` decision probes answered in this run; ``expected`` how many there will be in all, ``planned`` how many before it
     began; ``best`` nodes of the smallest failing part, ``tried`` probes of a search that
     can be ended with it now (0: none), ``nodes`` of the working model;
-    ``elapsed`` seconds of this run; ``eta`` seconds left; ``seconds``, ``builds``, ``runs`` and ``disk`` (bytes, at most) what an
+    ``elapsed`` seconds of this run; ``eta`` seconds left, where one number is known for them, ``eta_least`` and ``eta_most``
+    between how many that lies; ``seconds``, ``builds``, ``runs`` and ``disk`` (bytes, at most) what an
     offered step is expected to take, ``least`` and ``most`` between how many seconds that lies, ``least_probes`` and
     ``most_probes`` between how many probes where that depends on what is found, ``unit`` seconds of the engine's first build
     where later ones are not known, ``each`` of one probe; ``log`` the running probe's log below the session folder;
@@ -43,6 +44,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     nodes: int = -1
     elapsed: float = 0.0
     eta: float = -1.0
+    eta_least: float = -1.0
+    eta_most: float = -1.0
     seconds: float = -1.0
     builds: int = -1
     runs: int = -1

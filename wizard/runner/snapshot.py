@@ -14,7 +14,7 @@ from engines.workers.executor import Prober
 from wizard.runner import progress
 from wizard.runner.control import Control
 from wizard.runner.drive import Drive
-from wizard.runner.estimate import Estimate, Experience, estimate_rest
+from wizard.runner.estimate import Estimate, Experience, Rest, estimate_rest
 from wizard.runner.ledger import Ledger
 from wizard.runner.limits import tell_of_waiting
 from wizard.session.decide import Ask, RunStep
@@ -74,13 +74,13 @@ class Artist:
         control, work = self._control, self._work
         here, drive, note, running = work.here, work.drive, work.note, control.phase == "running"
         offered = work.estimate.cost if control.phase == "offer" else Cost()
-        done, expected, planned, eta = 0, offered.probes, -1, -1.0
+        done, expected, planned, rest = 0, offered.probes, -1, Rest()
         if drive and running:
             done = len(drive.asked) - bool(drive.current)
             said = left_of(note, done - work.noted_at)
             found = work.experience.of(self._ledger.state, drive.context)
-            expected, eta = estimate_rest(work.estimate, found, done - drive.cached, said, drive.waiting)
-            expected += done if expected >= 0 else 0
+            rest = estimate_rest(work.estimate, found, done - drive.cached, said, drive.waiting)
+            expected = done + rest.probes if rest.probes >= 0 else -1
             planned = work.estimate.cost.probes + drive.cached if work.estimate.cost.probes > 0 else -1
         log, waited = "", f"  waiting for {missing}" if (missing := self._waited_for()) else ""
         if drive and drive.current and running:
@@ -103,7 +103,9 @@ class Artist:
             tried=control.tried() if running else 0,
             nodes=self._ledger.state.nodes or -1,
             elapsed=round(time.monotonic() - work.began, 2),
-            eta=eta,
+            eta=rest.seconds,
+            eta_least=rest.least,
+            eta_most=rest.most,
             seconds=offered.seconds,
             builds=offered.builds,
             runs=offered.runs,

@@ -50,6 +50,8 @@ class Work(msgspec.Struct, frozen=True):
     tried: int = 0  # probes of a search that can be ended now with its smallest part; 0: none
     nodes: int = -1
     eta: float = -1.0
+    eta_least: float = -1.0
+    eta_most: float = -1.0
     # The whole step, estimated before it runs.
     seconds: float = -1.0
     builds: int = -1
@@ -68,6 +70,11 @@ class Work(msgspec.Struct, frozen=True):
     free: bool = False  # whoever controlled it has gone, and the next request takes over
     log: str = ""  # of the probe that runs, below the session folder
     workers: tuple[Slot, ...] = ()
+
+    @property
+    def left(self) -> tuple[float, float, float]:
+        """Seconds that a step will take still: as one number, at the least, at the most."""
+        return self.eta, self.eta_least, self.eta_most
 
     @property
     def cost(self) -> Cost:

@@ -30,9 +30,10 @@ PLAN = Plan((Work("whole", 3, rows=1), Work("part", 20, rows=1)))
 @given(st.integers(0, 400), st.integers(-1, 50), st.floats(0, 1000))
 def test_something_is_left_while_a_probe_is_at_work(done: int, said: int, waiting: float) -> None:
     note = Note("", said)
-    probes, seconds = estimate_rest(Estimate(PLAN), FOUND, done, note, waiting)
+    probes, seconds, least, most = estimate_rest(Estimate(PLAN), FOUND, done, note, waiting)
     assert probes >= 1
     assert seconds > 0 or seconds == -1
+    assert -1 == least == most or 0 < least <= most
     if said > 0:
         assert probes == said
     assert estimate_rest(Estimate(), FOUND, done, note, waiting)[0] == (-1 if said < 0 else max(1, said))
@@ -56,7 +57,7 @@ def test_the_expectation_does_not_jump() -> None:
 def test_a_step_beyond_its_plan_counts_nothing_down() -> None:
     """23 were planned: from the 24th on the seconds are not known, in every door; the probes go on being told."""
     made = Estimate(PLAN, Cost(probes=23))
-    told = [estimate_rest(made, FOUND, done, Note(""), 0.0) for done in (0, 22, 23, 24, 120)]
+    told = [estimate_rest(made, FOUND, done, Note(""), 0.0)[:2] for done in (0, 22, 23, 24, 120)]
     assert [seconds > 0 for _, seconds in told] == [True, True, True, False, False]
     assert [seconds for _, seconds in told[3:]] == [-1.0, -1.0]
     assert all(probes >= 1 for probes, _ in told)
@@ -65,8 +66,8 @@ def test_a_step_beyond_its_plan_counts_nothing_down() -> None:
 def test_a_search_that_tells_its_end_counts_down_though_it_is_beyond_its_plan() -> None:
     """What its phase tells is no plan that was used up; what is only the least that may come is."""
     made = Estimate(PLAN, Cost(probes=23))
-    assert estimate_rest(made, FOUND, 120, Note("", 6), 0.0) == (6, 3.0)
-    assert estimate_rest(made, FOUND, 120, Note("", 6, more=True), 0.0) == (24, -1.0)
+    assert estimate_rest(made, FOUND, 120, Note("", 6), 0.0)[:2] == (6, 3.0)
+    assert estimate_rest(made, FOUND, 120, Note("", 6, more=True), 0.0)[:2] == (24, -1.0)
     assert estimate_rest(made, FOUND, 3, Note("", 6, more=True), 0.0)[0] == 20, "as planned, which is more"
     assert estimate_rest(made, FOUND, 20, Note("", 6, more=True), 0.0)[0] == 6, "at least that many"
 
@@ -88,10 +89,11 @@ def test_a_search_is_longer_than_planned_by_more_of_what_it_asks() -> None:
     """Its phase tells 40 questions where 4 were planned: 36 more of those, and not what was asked before them once more."""
     plan = Plan((Work("watched", 2, rows=1), Work("effect", 4, rows=1, least=1, most=56)))
     found = (Seen("watched", 1, 1, 9.0),) * 2 + (Seen("effect", 1, 1, 0.5),) * 8
-    assert estimate_rest(Estimate(plan), found, 10, Note("", 40), 0.0) == (40, 20.0)
+    assert estimate_rest(Estimate(plan), found, 10, Note("", 40), 0.0)[:2] == (40, 20.0)
     assert estimate_rest(Estimate(plan), found, 3, Note("", 40), 0.0)[0] == 40
     few = estimate_rest(Estimate(plan), found[:-5], 5, Note("", 2), 0.0)
-    assert few == (2, -1.0), "three of its own tell nothing"
+    assert few.seconds == -1, "three of its own tell no number"
+    assert 0 < few.least < 1.0 < few.most, "but between which ends it lies"
 
 
 def test_what_may_come_beside_the_plan_is_not_told_until_its_phase_tells_its_end() -> None:
@@ -99,18 +101,23 @@ def test_what_may_come_beside_the_plan_is_not_told_until_its_phase_tells_its_end
     looks = Work("whole", 0, told=30.0, least=0, most=1, span=(1.0, 1.0))
     made = Estimate(Plan((Work("whole", 1, rows=1), Work("control", 3, rows=1), looks)))
     found = (Seen("whole", 1, 1, 2.0), Seen("control", 1, 1, 0.1)) * 3
-    assert estimate_rest(made, found, 2, Note(""), 0.0) == (2, -1.0)
-    assert estimate_rest(made, found, 2, Note("", 2), 0.0) == (2, 0.2)
+    assert estimate_rest(made, found, 2, Note(""), 0.0)[:2] == (2, -1.0)
+    assert estimate_rest(made, found, 2, Note("", 2), 0.0)[:2] == (2, 0.2)
 
 
 def test_runs_to_come_are_priced_by_their_number_and_end_at_their_limit() -> None:
     """The whole model ran once: 300 more runs of that build in three batches."""
     made = Estimate(Plan((Work("whole", 1, rows=4),)))
     found = (Seen("whole", 4, 1, 0.2, 0.1, build_seconds=1.0, reused=True),) * 3
-    assert estimate_rest(made, found, 1, Note("", 3, runs=300, limit=60.0), 0.0) == (3, pytest.approx(30.0, rel=0.1))
-    assert estimate_rest(made, found, 1, Note("", 3, runs=300, limit=20.0), 5.0) == (3, 15.0)
+    assert estimate_rest(made, found, 1, Note("", 3, runs=300, limit=60.0), 0.0)[:2] == (
+        3,
+        pytest.approx(30.0, rel=0.1),
+    )
+    assert estimate_rest(made, found, 1, Note("", 3, runs=300, limit=20.0), 5.0)[:2] == (3, 15.0)
     built = (msgspec.structs.replace(found[0], seconds=1.5, reused=False),)
-    assert estimate_rest(made, built, 1, Note("", 3, runs=300, limit=60.0), 0.0) == (3, -1.0), "of one build, run once"
+    assert estimate_rest(made, built, 1, Note("", 3, runs=300, limit=60.0), 0.0)[:2] == (3, -1.0), (
+        "of one build, run once"
+    )
 
 
 def test_what_a_note_told_is_less_with_each_probe() -> None:
@@ -127,6 +134,10 @@ def test_what_is_left_of_a_probe_never_grows_while_it_runs() -> None:
     assert all(a >= b for a, b in pairwise(seconds))
     assert all(s > 0 for s in seconds[:20]), "18 s are the most that are likely"
     assert set(seconds[21:]) == {-1.0}
+    ends = [estimate_rest(one, found, 0, Note(""), float(waiting))[2:] for waiting in range(18)]
+    assert ends[0] == (6.0, 18.0)
+    assert ends[8] == (0.1, 10.0)
+    assert all(a >= b for before, after in pairwise(ends) for a, b in zip(before, after, strict=True))
 
 
 def started(folder: Path) -> list[StepStarted]:

@@ -346,8 +346,12 @@ async def test_what_was_found_in_this_second_is_on_the_curve_at_once() -> None:
             Work(text="x", done=120, expected=144, planned=34, eta=12.0),
             "longer than planned: 120 probes, planned 34; ~12 s left",
         ),
+        (
+            Work(text="x", done=9, expected=40, planned=40, eta_least=4.0, eta_most=33.0),
+            "9 of about 40 probes, 4 to 33 s left",
+        ),
     ],
-    ids=["within", "beyond", "a part", "its end in sight"],
+    ids=["within", "beyond", "a part", "its end in sight", "two ends"],
 )
 async def test_a_step_beyond_its_plan_counts_nothing_down_on_the_screen(work: Work, said: str) -> None:
     class Alone(App[None]):
@@ -362,4 +366,4 @@ async def test_a_step_beyond_its_plan_counts_nothing_down_on_the_screen(work: Wo
         doing.show(work, Hunt())
         text = " ".join(line.plain for line in doing.lines(100))
         assert said in text
-        assert ("left" in text) == (work.eta >= 0)
+        assert ("left" in text) == (max(work.left) >= 0)
