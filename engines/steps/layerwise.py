@@ -641,7 +641,9 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
             nodes=size.nodes // parts,
             timed=timed,
         ),
-        works.between(works.effect(ctx, effects), 1, params.most_suspects),
+        works.between(
+            works.effect(ctx, effects), effects // 2 if strict else 1, effects if strict else params.most_suspects
+        ),
         works.between(works.on_sample(ctx, PARTS if strict else 0), 0, PARTS),
     )
     return Plan(
