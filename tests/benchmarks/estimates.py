@@ -135,7 +135,7 @@ NEW = (
 )  # fmt: skip
 
 
-# Of models that are in none of these, or limits, walked on the evening of that day before the rules were changed, and priced once.
+# Of models or limits that are in none of these, walked on the evening of that day before the rules were changed, priced once.
 LATEST = (
     ("pulsevad_teacher", "emulate:precision=bf16", "--tolerance", "0.003"),
     ("minilm", "emulate:precision=fp16", "--tolerance", "0.0003"),
