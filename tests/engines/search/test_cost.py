@@ -351,8 +351,33 @@ def test_a_group_costs_more_than_a_node() -> None:
     def suspect(nodes: str) -> Findings:
         return msgspec.structs.replace(LOCKED, suspects=(Suspect(1, 1, nodes, 1.0, 1.0),))
 
-    one, many = (STEPS["extract"].plan(context(suspect(n)), Size(100)).probes for n in ("4", "2-5"))
-    assert many > one + 10
+    one, many = (STEPS["extract"].plan(context(suspect(n)), Size(100)) for n in ("4", "2-5"))
+    assert many.probes > one.probes + 10
+    searched = [next(w for w in plan.works if w.open) for plan in (one, many)]
+    assert [(w.least, w.most) for w in searched] == [(1, 52), (1, 48)], "a cut that passes is grown"
+
+
+def test_where_rounding_alone_breaks_the_tolerance_the_effect_of_most_nodes_is_asked_and_of_parts_of_the_model() -> (
+    None
+):
+    strict = msgspec.structs.replace(LOCKED, criterion=Criterion(tolerance=0.0002, precision="fp16"))
+    (effects, parts), (few, none) = (
+        [w for w in STEPS["layerwise"].plan(context(f), Size(30)).works if w.open] for f in (strict, LOCKED)
+    )
+    assert (effects.probes, effects.least, effects.most) == (30, 15, 30)
+    assert (parts.kind, parts.probes, parts.least, parts.most) == ("whole", 8, 0, 8)
+    assert (few.probes, few.least, few.most) == (4, 1, 48)
+    assert (none.probes, none.least, none.most) == (0, 0, 8)
+
+
+def test_later_fresh_builds_of_a_case_take_less_where_kernels_are_timed() -> None:
+    case = Case(Candidate("0"), "real:0/3", node_ids="0", verified="3/3")
+    found = msgspec.structs.replace(LOCKED, case=case)
+    times = [
+        next(w.times for w in STEPS["confirm"].plan(context(found, engine_info=view), Size(9)).works if w.afresh)
+        for view in (EngineView(), EngineView(gpus=1))
+    ]
+    assert times == [1.0, 0.65]
 
 
 def test_the_first_step_says_what_the_model_takes_on_the_disk() -> None:

@@ -1,6 +1,7 @@
 """Where the reference foretells a fault that was found at one node."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -9,8 +10,11 @@ import pytest
 from onnx import helper
 
 from engines.asking import Described
+from engines.findings import Findings
 from engines.graph import ranges
-from engines.probe import Candidate, Describe, Measure, Measurement, Score
+from engines.graph.index import GraphIndex, Node, Tensor
+from engines.probe import Candidate, Describe, Measure, Measurement, SampleInfo, SampleResult, Score
+from engines.search.foretold import foretell_places
 
 
 def norms(tiny: Any, folder: Path, gains: list[float]) -> tuple[Path, Path]:
@@ -205,3 +209,35 @@ def test_a_suspect_that_is_right_alone_gives_way_to_what_the_reference_foretells
     nothing = msgspec.structs.replace(s.findings, suspects=(wrong,), case=None)
     s.findings = nothing
     assert not s.step("extract", most_growth=0, most_places=0).finish.outcome.reproduced
+
+
+@pytest.mark.parametrize(("below", "asked"), [(3.9, [0]), (4.1, [])], ids=["near", "not near"])
+def test_what_comes_within_a_quarter_of_the_largest_value_is_run_on_all_samples(below: float, asked: list[int]) -> None:
+    """The sample that the search works on stays within FP16, the other goes beyond: it is run where the first came near."""
+    nodes = tuple(Node(i, f"n{i}", "Mul", "", (i,), (i + 1,)) for i in range(3))
+    tensors = tuple(Tensor(i, f"t{i}", "float32", "node", i - 1, (4,), 16) for i in range(4))
+    ask: Any = SimpleNamespace(
+        index=GraphIndex("m", nodes, tensors, (0,), (3,)), everything=(0, 1, 2), findings=Findings(sample="real:0"),
+        ctx=SimpleNamespace(storage="float16", reference="onnxruntime"),
+        plain=lambda samples, engine, marks: Measure(
+            model="m", inputs="i", samples=samples, engine=engine, reference=engine, marks=marks
+        ),
+    )  # fmt: skip
+    ask.findings = msgspec.structs.replace(ask.findings, samples=(SampleInfo("real:0", "a"), SampleInfo("real:1", "a")))
+    steps, answer, ran = foretell_places(ask), None, []
+    while True:
+        try:
+            probe = steps.send(answer)
+        except StopIteration as end:
+            places = end.value
+            break
+        answer = None
+        if isinstance(probe, Measure):
+            ran.append((probe.samples, ranges.decode(probe.marks)))
+            tops = {"t1": 65_504 / below * (1 if len(ran) == 1 else 9), "t2": 10.0, "t3": 10.0}
+            marks = tuple(Score(name, absmax=top) for name, top in tops.items())
+            answer = Measurement(results=(SampleResult("real:0", marks=marks),))
+    assert ran[0] == (("real:0",), (1, 2, 3))
+    assert [p.node for p in places] == asked
+    assert [samples for samples, _ in ran[1:]][:1] == [("real:0", "real:1")] * len(asked)
+    assert [marks for _, marks in ran[1:]][:1] == [(1,)] * len(asked)

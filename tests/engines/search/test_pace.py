@@ -38,6 +38,24 @@ def made_up(seed: int, searches: int) -> list[list[int]]:
     return found
 
 
+def test_while_parts_are_halved_more_may_follow() -> None:
+    """Nobody knows how many items will be needed until each is tried by itself; and a caller that says so is not overruled."""
+    told: dict[bool, list[tuple[int, bool]]] = {False: [], True: []}
+    for before in told:
+        pace = Pace(more=before)
+
+        def test(left: tuple[int, ...], pace: Pace = pace, said: list[tuple[int, bool]] = told[before]):  # type: ignore[no-untyped-def]
+            said.append((len(left), pace.more))
+            return Verdict("fail" if {3, 4} <= set(left) else "pass")
+            yield
+
+        with pytest.raises(StopIteration):
+            next(ddmin(range(8), test, pace=pace))
+    assert told[False][0] == (4, True)
+    assert told[False][-1][1] is False
+    assert {more for _, more in told[True]} == {True}
+
+
 @pytest.mark.parametrize(("passed", "wanted"), [(0.1, 0.75), (0.25, 0.9), (0.5, 0.9)])
 def test_the_rest_of_a_search_is_foretold_within_a_factor_of_two(passed: float, wanted: float) -> None:
     near = 0
