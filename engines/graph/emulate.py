@@ -1,7 +1,8 @@
 """FP16 or BF16 storage on FP32 arithmetic: what a faultless engine of that precision would give.
 
 ONNX Runtime's CPU provider runs typed FP16 models in FP32 between nodes and elides the casts, which hides overflow. Here every
-float32 output passes through a pair of casts, so the rounding cannot be elided, and weights are rounded once, beforehand.
+float32 output passes through a pair of casts, so the rounding cannot be elided, but for what is chosen among rounded values.
+Weights are rounded once, beforehand.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,6 +26,8 @@ _MOVES = frozenset({
     "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice",
     "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
 })  # fmt: skip
+# And those that give some of it, or with another sign: of rounded values they make none that must be rounded again.
+_CHOOSES = _MOVES | {"Abs", "GlobalMaxPool", "Max", "Min", "Neg", "ReduceMax", "ReduceMin", "Relu", "Where"}
 NOTE = "narrowdown.note"  # metadata key of what a conversion left as it was
 _FLOAT = int(TensorProto.FLOAT)
 
@@ -38,13 +41,17 @@ def round_values(values: np.ndarray[Any, Any], precision: str) -> np.ndarray[Any
 CONVERT = "Export it again, or convert it: onnx.version_converter.convert_version(onnx.load(PATH), 13)."
 
 
-def emulate_precision(model: ModelProto, precision: str, keep: Collection[int]) -> ModelProto:
+def emulate_precision(
+    model: ModelProto, precision: str, keep: Collection[int], stored: Collection[str] = ()
+) -> ModelProto:
     """A copy of the model whose float32 tensors are stored in ``precision`` (``fp16`` or ``bf16``).
 
     ``keep``: positions in ``graph.node`` of nodes that stay FP32: they read unrounded weights and give unrounded outputs; a
     rounded node that reads such an output reads it rounded. Graph inputs are left alone, and so are inputs that the operator
     fixes to float32 (``Resize``'s scales) and tensors of any other type. Bodies of If, Loop and Scan are treated alike; a kept
-    node keeps its whole body. Positions of the original nodes change; names of tensors do not.
+    node keeps its whole body. Positions of the original nodes change; names of tensors do not. ``stored``: names of graph inputs
+    whose values come as the precision stores them. What only chooses among rounded values is not rounded once more, which would
+    give the same bits.
     Raises ``ModelProblem`` for an unknown precision or a missing weights file.
     """
     if precision not in PRECISIONS:
@@ -55,7 +62,7 @@ def emulate_precision(model: ModelProto, precision: str, keep: Collection[int]) 
         raise ModelProblem(f"BF16 needs opset 13 or newer; this model has opset {versions['']}. {CONVERT}")
     rounding = _Rounding(precision, versions, names.Fresh(names.used(result.graph)))
     called = local_calls(result, keep)
-    rounding.graph(result.graph, schema.element_types(result), frozenset(keep), {})
+    rounding.graph(result.graph, schema.element_types(result), frozenset(keep), {}, stored)
     write_notes(result, [f"'{name}' is computed in FP32 inside; only its results are rounded." for name in called])
     return result
 
@@ -81,9 +88,15 @@ class _Rounding:
         self.narrow = PRECISIONS[precision][0]
 
     def graph(
-        self, graph: GraphProto, types: Mapping[str, int], keep: frozenset[int], outer: Mapping[str, str]
+        self,
+        graph: GraphProto,
+        types: Mapping[str, int],
+        keep: frozenset[int],
+        outer: Mapping[str, str],
+        stored: Collection[str] = (),
     ) -> None:
-        """Round a graph in place. ``outer``: names around it that its rounded nodes must read under another name."""
+        """Round a graph in place. ``outer``: names around it that its rounded nodes must read under another name. ``stored``: of
+        its inputs, those that are rounded."""
         weights = {t.name: t for t in graph.initializer if t.data_type == _FLOAT}
         renamed = dict(outer)  # what rounded nodes read in place of a name
         free = [frozenset() if i in keep else self._free_inputs(node) for i, node in enumerate(graph.node)]
@@ -91,6 +104,7 @@ class _Rounding:
             renamed.pop(name, None)
         moves = frozenset(i for i, node in enumerate(graph.node) if self._only_moves(node, types))
         rounded, exact = _reads_by_precision(graph, keep, free, moves)
+        narrow = set(stored)  # what is known to be rounded; of what lies around a body that is not known
         for name in sorted(rounded & set(weights)):
             if name in exact:
                 copy = graph.initializer.add()
@@ -99,6 +113,7 @@ class _Rounding:
                 self._round_weight(copy)
             else:
                 self._round_weight(weights[name])
+            narrow.add(renamed.get(name, name))
 
         kept_floats = {
             name for i in keep for name in graph.node[i].output if name and types.get(name) == _FLOAT
@@ -113,6 +128,7 @@ class _Rounding:
                 if position not in free[i]:
                     if name in kept_floats and name not in renamed:
                         renamed[name] = self._append_casts(nodes, name, self.fresh(f"{name}__{self.precision}"))
+                        narrow.add(renamed[name])
                     node.input[position] = renamed.get(name, name)
             for body in names.bodies(node):
                 for name in names.captures(node):
@@ -121,10 +137,13 @@ class _Rounding:
                 inner = schema.graph_types(body, self.versions, types)
                 self.graph(body, inner, frozenset(), renamed)
             nodes.append(node)
+            as_it_is = _only_chooses(original, node, types, narrow)
             for position, name in enumerate(node.output):
                 if name and types.get(name) == _FLOAT:
-                    node.output[position] = self.fresh(f"{name}__exact")
-                    self._append_casts(nodes, node.output[position], name)
+                    narrow.add(name)
+                    if not as_it_is:
+                        node.output[position] = self.fresh(f"{name}__exact")
+                        self._append_casts(nodes, node.output[position], name)
         del graph.node[:]
         graph.node.extend(nodes)
 
@@ -157,6 +176,14 @@ class _Rounding:
             tensor.CopyFrom(numpy_helper.from_array(round_values(numpy_helper.to_array(tensor), self.precision), name))
             return
         converted.convert_weight(tensor, PRECISIONS[self.precision][1], np.dtype(np.float32))
+
+
+def _only_chooses(original: NodeProto, node: NodeProto, types: Mapping[str, int], narrow: Collection[str]) -> bool:
+    """Whether all that a rounded node gives are elements of rounded values. ``original``: the node by names that are typed."""
+    if node.op_type not in _CHOOSES or schema.domain_of(node):
+        return False
+    reads = zip(original.input, node.input, strict=True)
+    return all(read in narrow for name, read in reads if name and types.get(name, _FLOAT) in (0, _FLOAT))
 
 
 def _reads_by_precision(

@@ -90,7 +90,13 @@ class Staged:
         self._asked: set[bytes] = set()
 
     def _build(self, stage: Stage, keep: frozenset[int], settings: Settings) -> Session:
-        return Session(emulate_precision(stage.model, self._of[1], keep), self._weights_dir, settings, sharing=True)
+        # What an earlier stage gives is rounded; what a kept node gives, by the Identity that is kept with it.
+        rounded = {stage.model.graph.node[at].input[0] for at in range(len(stage.makers)) if at not in keep}
+        model = emulate_precision(stage.model, self._of[1], keep, rounded)
+        for node in [node for node in model.graph.node[: len(stage.makers)] if node.input[0] in rounded]:
+            next(i for i in model.graph.input if i.name == node.input[0]).name = node.output[0]  # no copy of it is made
+            model.graph.node.remove(node)
+        return Session(model, self._weights_dir, settings, sharing=True)
 
     @cached_property
     def model(self) -> onnx.ModelProto:
@@ -112,7 +118,8 @@ class Staged:
         while True:
             at, entered, values = here if again else self._look_ahead(here)
             stage = self._stages[at]
-            entering = wrapped | {taken: values[name] for taken, name in stage.taken.items()}
+            # A session takes it by this name where the Identity behind it is kept, else by the tensor's own.
+            entering = wrapped | values | {taken: values[name] for taken, name in stage.taken.items()}
             begun = time.thread_time()
             made = self._built[at].pass_on(entering, give_back=give_back)
             self._took[at] = time.thread_time() - begun

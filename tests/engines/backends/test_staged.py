@@ -103,6 +103,17 @@ def test_bits_are_those_of_the_whole_model(seed: int, precision: str) -> None:
         keep ^= {draw.randrange(70), draw.randrange(70)}
 
 
+def test_what_passes_is_neither_copied_nor_rounded_again_unless_its_maker_is_kept() -> None:
+    model = tangled(4)
+    for keep in (frozenset({69}), frozenset(range(70))):
+        held = build(model, keep)
+        assert isinstance(held, Staged)
+        copies = [node for made in held._built for node in made.model.graph.node if node.op_type == "Identity"]
+        makers = [maker for stage in held._stages for maker in stage.makers]
+        assert len(copies) == sum(maker in keep for maker in makers)
+        assert len(makers) > 2
+
+
 def test_a_stage_that_nobody_reads_is_run_for_nothing() -> None:
     """As a quantized model without its pairs has it: in front, what its weights were worth, which nothing reads any more."""
     model = tangled(3)

@@ -198,6 +198,68 @@ def test_what_is_only_moved_is_rounded_where_it_arrives(
         assert value.tobytes() == got[name].tobytes(), name
 
 
+CHOSEN: dict[str, tuple[list[str], dict[str, object]]] = {
+    **{op: (["m" if name == "w" else name for name in reads], {**given}) for op, (reads, given) in MOVED.items()},
+    "Concat": (["m", "m"], {"axis": 0}), **{op: (["m"], {}) for op in ("Abs", "GlobalMaxPool", "Neg", "Relu")},
+    "Max": (["m", "v"], {}), "Min": (["v", "m", "m"], {}), "Where": (["yes", "m", "v"], {}),
+    "ReduceMax": (["m"], {"axes": [1], "keepdims": 0}), "ReduceMin": (["m"], {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize("op", sorted(emulate._CHOOSES))
+def test_what_is_chosen_among_rounded_values_is_not_rounded_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str, precision: str
+) -> None:
+    reads, attributes = CHOSEN[op]
+    shape = (1, 1, 8, 8) if op == "Squeeze" else (1, 4, 8, 8)
+    x = np.random.default_rng(0).standard_normal(shape, np.float32) * 300
+    x.flat[:7] = np.nan, np.inf, -np.inf, 1e-5, -1e-30, 0.0, -0.0
+    weights = {
+        "v": x[..., ::-1].copy(), "many": np.array([2, 1, 1, 1]), "ids": np.array([0, 0]), "flat": np.array([-1]),
+        "one": np.array([1]), "two": np.array([2]), "places": np.zeros(shape, np.int64), "pairs": np.array([[0, 2], [0, 1]]),
+        "yes": x > 0,
+    }  # fmt: skip
+    nodes = [
+        n("Mul", ["x", "x"], ["m"]),
+        n(op, reads, ["a", "b"] if op == "Split" else ["a"], **attributes),
+        n("Mul", ["a", "a"], ["y"]),
+    ]
+    used = {k: v for k, v in weights.items() if k in reads}
+    outputs = [f"y:{FLOAT}", f"a:{FLOAT}"]
+    case = made(graph(nodes, {"x": (FLOAT, list(shape))}, outputs, used), tmp_path, {"x": x})
+    for keep, casts in (([], 4), ([0], 4), ([1], 6)):  # what is kept is rounded for who reads it
+        model = emulate_precision(case.cut().model, precision, keep)
+        assert sum(node.op_type == "Cast" for node in model.graph.node) == casts
+        got = run(model, case.feeds, case.model.weights_dir)
+        with monkeypatch.context() as patch:
+            patch.setattr(emulate, "_CHOOSES", frozenset())
+            twice = run(emulate_precision(case.cut().model, precision, keep), case.feeds, case.model.weights_dir)
+        for name, value in twice.items():
+            np.testing.assert_array_equal(got[name], value)
+            np.testing.assert_array_equal(np.signbit(got[name]), np.signbit(value))
+
+
+def test_what_comes_exact_is_rounded_by_who_moves_it(tmp_path: Path) -> None:
+    """An input of the model, a weight that nothing computes with, and one of two that are joined."""
+    x = np.linspace(0.1, 0.9, 6, dtype=np.float32).reshape(2, 3)
+    nodes = [
+        n("Neg", ["x"], ["a"]),
+        n("Transpose", ["w"], ["b"]),
+        n("Mul", ["x", "x"], ["m"]),
+        n("Concat", ["m", "x"], ["c"], axis=0),
+    ]
+    outputs = [f"{o}:{FLOAT}" for o in "abc"]
+    case = made(graph(nodes, {"x": (FLOAT, [2, 3])}, outputs, {"w": x}), tmp_path, {"x": x})
+    got = emulated(case, "fp16", [])
+    np.testing.assert_array_equal(got["a"], -rounded(x))
+    np.testing.assert_array_equal(got["b"], rounded(x).T)
+    np.testing.assert_array_equal(got["c"], np.concatenate([rounded(x * x), rounded(x)]))
+    named = {i.name for i in case.cut().model.graph.input}
+    told = emulate_precision(case.cut().model, "fp16", [], named)  # whoever says so has seen to it
+    np.testing.assert_array_equal(run(told, case.feeds, case.model.weights_dir)["a"], -x)
+
+
 def test_a_table_that_is_computed_with_too_is_rounded_and_one_whose_mover_is_kept_is_not(tmp_path: Path) -> None:
     nodes = [n("Gather", ["w", "ids"], ["a"]), n("Gather", ["w", "ids"], ["b"]), n("Mul", ["w", "w"], ["c"])]
     w = np.linspace(0.1, 0.9, 600, dtype=np.float32).reshape(2, 300)
