@@ -1,5 +1,6 @@
 """Replays of sessions whose fault comes and goes, over an engine that fails at a rate that is known."""
 
+import functools
 import json
 import random
 from collections.abc import Callable
@@ -77,10 +78,14 @@ class Wavering:
         return []
 
 
-@pytest.fixture
-def recorded(tmp_path: Path) -> Callable[..., Path]:
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Sessions, each recorded once: a replay leaves them as they are."""
+    home = tmp_path_factory.mktemp("recorded")
+
+    @functools.cache
     def record(seed: int, rate: float) -> Path:
-        place = folders.create(PROBLEM, json.dumps(msgspec.to_builtins(CONFIRMING)), folder=tmp_path / f"{seed}-{rate}")
+        place = folders.create(PROBLEM, json.dumps(msgspec.to_builtins(CONFIRMING)), folder=home / f"{seed}-{rate}")
         assert walk(place, Wavering(("then", seed), rate), flow=CONFIRMING, steps=STEPS) == 0
         return place
 
