@@ -21,6 +21,9 @@ GIVEN = 8  # samples; of fewer none is set apart, as a search needs what there i
 WANTED = 32  # unseen samples: one that fails in ten is missed 3 times in 100
 FEWEST = 8  # of a model that takes long
 SECONDS = 60.0  # that one look at all of them may take, as far as that can be foretold
+# Of the samples that two sets are compared on, where neither is right on all: that many more are right or wrong by chance, one
+# standard deviation of 24 of 32.
+CHANCE = 13
 # A question about samples of inputs (a digest); as many probes as it takes.
 Ask = Callable[[str, tuple[str, ...]], Sub[Measurement]]
 
@@ -186,6 +189,16 @@ def try_earlier(ask: Inquiry, question: Ask, earlier: Iterable[Tried], tried: Tr
             lost=tried.lost + len(found.missed),
         )
     return tried
+
+
+def does_as_well(smaller: Unseen, before: Unseen) -> bool:
+    """Whether a smaller set may take the place of the one before, by other samples. One that is right on all of them is not given
+    up for one that is not; of two that are not, chance decides by a few. Where no others can be made there is nothing to lose,
+    nor by a set that is wrong on some for which nothing does better, so that none of them joined."""
+    if not before.n or (not before.joined and before.ok < before.n):
+        return True
+    luck = before.n * smaller.n // CHANCE if before.ok < before.n else 0
+    return smaller.n > 0 and smaller.ok * before.n + luck >= before.ok * smaller.n
 
 
 def count_determined(ask: Inquiry, near: Near, m: Measurement) -> Sub[Determined]:

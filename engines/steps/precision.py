@@ -30,7 +30,17 @@ from engines.search.remedy import keep_as_workaround, list_cured
 from engines.search.sets import KeptSets, NodeSet
 from engines.search.settle import Saved
 from engines.search.trim import leave_out_each, leave_out_groups
-from engines.search.unseen import WANTED, Tried, list_failing, restrict, say_tried, set_apart, try_earlier, try_unseen
+from engines.search.unseen import (
+    WANTED,
+    Tried,
+    does_as_well,
+    list_failing,
+    restrict,
+    say_tried,
+    set_apart,
+    try_earlier,
+    try_unseen,
+)
 from engines.search.weigh import GROUPS, MOST, Weighed, count_kept, find_prefix, weigh_groups
 from engines.search.whole import list_feeds
 from engines.search.written import Sides, WrittenOut, write_out
@@ -540,8 +550,7 @@ class _Search(KeptSets):
             if less == best.keep:
                 return best
             tried: Tried = yield from self.try_on_unseen(less, held, plain, self.params.batches + trim, best)
-            told = tried.unseen.n or not best.unseen.n  # where no others can be made there is nothing to lose
-            if told and tried.unseen.ok * best.unseen.n >= best.unseen.ok * tried.unseen.n:
+            if does_as_well(tried.unseen, best.unseen):
                 return _Best(less, self.seen, tried.unseen, tried)
         self.seen = best.seen  # each of its nodes was needed for these, with the margin that they have
         return best

@@ -15,7 +15,7 @@ from engines.graph import ranges
 from engines.probe import Candidate, LoadInputs, Measure, Measurement, SampleInfo
 from engines.search.knee import find_knee
 from engines.search.known import is_known, list_facts
-from engines.search.unseen import GIVEN, say_tried, set_apart
+from engines.search.unseen import GIVEN, does_as_well, say_tried, set_apart
 from engines.views import view_engine
 
 from .conftest import walk
@@ -163,6 +163,23 @@ def test_where_no_others_can_be_made_a_set_is_trimmed_all_the_same() -> None:
     assert kept(done) == {7}
     assert done.outcome.minimal
     assert done.outcome.unseen == 0
+
+
+@pytest.mark.parametrize(
+    ("smaller", "before", "well"),
+    [
+        (Unseen(ok=32, n=32), Unseen(ok=32, n=32, joined=3), True),
+        (Unseen(ok=31, n=32), Unseen(ok=32, n=32, joined=3), False),
+        (Unseen(), Unseen(ok=32, n=32), False),
+        (Unseen(), Unseen(), True),
+        (Unseen(ok=22, n=32), Unseen(ok=24, n=32, joined=3), True),
+        (Unseen(ok=20, n=32), Unseen(ok=24, n=32, joined=3), False),
+        (Unseen(ok=20, n=32), Unseen(ok=24, n=32), True),
+    ],
+)
+def test_a_smaller_set_takes_the_place_of_the_one_before(smaller: Unseen, before: Unseen, well: bool) -> None:
+    """Right on all is given up for nothing less; what is not is compared as far as 32 samples tell; what none cures is free."""
+    assert does_as_well(smaller, before) is well
 
 
 def timed(engine: Simulated) -> Any:
