@@ -140,6 +140,19 @@ def run_here(folder: Path, version: str, home: Path, *words: str) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
+def test_everything_in_fp32_is_asked_without_the_flag_and_not_layer_by_layer(
+    walk: Walk, overflowing: tuple[str | Path, ...]
+) -> None:
+    """Layer by layer TensorRT 10.6 refuses it where it has joined layers (basic_pitch), and then no set was searched."""
+    walked = walk("10.6.0", *overflowing)
+    nodes = len(onnx.load(overflowing[0]).graph.node)
+    builds = [json.loads(line) for line in (walked.folder / "builds.jsonl").read_text().splitlines()]
+    whole = [b for b in builds if b["nodes"] == nodes]
+    assert {b["kept"] for b in whole if b["narrow"]} & set(range(1, nodes)), "some nodes are kept by layer"
+    assert not [b for b in whole if b["kept"] == nodes]
+    assert [b for b in whole if not b["narrow"]], "everything in FP32 was asked"
+
+
 @pytest.mark.parametrize("found_on", ["10.6.0", "11.2.1.2"])
 def test_the_case_shows_the_fault_without_the_program(
     walk: Walk, overflowing: tuple[str | Path, ...], found_on: str, tmp_path: Path

@@ -80,6 +80,10 @@ class Engine:
     def _built(self, request: BuildRequest, model: onnx.ModelProto, kept: set[str], untyped: dict[str, str]) -> Built:
         found, settings, trt = self._found, self._settings, self._found.trt
         flags = quantization.builder_flags(model, settings, self._strong, request.part)
+        # Asked for layer by layer it may not be built at all (basic_pitch, 10.6); it is the same engine without the flag.
+        narrow = not self._strong and settings.precision in ("fp16", "bf16")
+        if everything := narrow and 0 < len(kept) == len(model.graph.node):
+            flags = ()
         self._builder = self._builder or trt.Builder(found.log.logger)
         say: Callable[[str], None] = request.say or (lambda _: None)
         parsed = network.parse_network(
@@ -88,7 +92,7 @@ class Engine:
         config = configure.configure_build(
             found, self._builder, parsed.network, settings, flags, request.feed_shapes, request.least_shapes
         )
-        if kept and not self._strong:
+        if kept and not self._strong and not everything:
             network.keep_higher(found, parsed.network, kept)
             configure.constrain_precisions(found, config, settings.constraints)
         calibrator = quantization.make_calibrator(found, config, settings, self._strong)

@@ -174,31 +174,53 @@ def node_names(metadata: str) -> tuple[str, ...]:
 
 
 def keep_higher(found: Library, network: Any, names: Collection[str]) -> int:
-    """Ask for FP32 in the layers of these nodes (weakly typed networks); how many layers were asked.
+    """Ask for FP32 in the layers of these nodes (weakly typed networks), and in what feeds them that is no node: constants, and
+    layers that the parser puts between. How many layers of nodes were asked.
 
-    Constant and shape layers, and layers with no float output, have nothing to ask for.
+    A constant stays in FP16 otherwise, whatever reads it: an epsilon of 1e-10 is none there (basic_pitch on TensorRT 10.6: with
+    9 nodes in FP32 wrong by 18.5 % still, and by 0.14 % with their constants). Shape layers, and layers with no float output,
+    have nothing to ask for.
     """
     trt = found.trt
     floats = {trt.float32, trt.float16}
     if hasattr(trt, "bfloat16"):
         floats.add(trt.bfloat16)
     wanted = frozenset(names)
-    asked = 0
-    for i in range(network.num_layers):
-        layer = network.get_layer(i)
-        if layer.type in (trt.LayerType.CONSTANT, trt.LayerType.SHAPE):
-            continue
-        if not wanted.intersection(node_names(layer.metadata) or (layer.name,)):
-            continue
-        outputs = [layer.get_output(k) for k in range(layer.num_outputs)]
-        if not any(o is not None and o.dtype in floats and not o.is_shape_tensor for o in outputs):
-            continue
+    layers = [network.get_layer(i) for i in range(network.num_layers)]
+    makers: dict[str, Any] = {}
+    asked = []
+    for layer in layers:
+        outputs = list(filter(None, (layer.get_output(k) for k in range(layer.num_outputs))))
+        makers |= {o.name: layer for o in outputs}
+        told = layer.type not in (trt.LayerType.CONSTANT, trt.LayerType.SHAPE)
+        if (
+            told
+            and wanted.intersection(node_names(layer.metadata) or (layer.name,))
+            and _ask_float32(trt, layer, floats)
+        ):
+            asked.append(layer)
+    rim, done = list(asked), set[str]()
+    while rim:
+        layer = rim.pop()
+        for tensor in filter(None, (layer.get_input(k) for k in range(layer.num_inputs))):
+            maker = makers.get(tensor.name)
+            if maker is None or maker.name in done or node_names(maker.metadata) or maker.type == trt.LayerType.SHAPE:
+                continue
+            done.add(maker.name)
+            if _ask_float32(trt, maker, floats):
+                rim.append(maker)
+    return len(asked)
+
+
+def _ask_float32(trt: Any, layer: Any, floats: Collection[Any]) -> bool:
+    """Ask for FP32 in a layer and for its outputs that are floats; whether it has any."""
+    outputs = [layer.get_output(k) for k in range(layer.num_outputs)]
+    told = [k for k, o in enumerate(outputs) if o is not None and o.dtype in floats and not o.is_shape_tensor]
+    if told:
         layer.precision = trt.float32
-        for k, output in enumerate(outputs):
-            if output is not None and output.dtype in floats and not output.is_shape_tensor:
-                layer.set_output_type(k, trt.float32)
-        asked += 1
-    return asked
+    for k in told:
+        layer.set_output_type(k, trt.float32)
+    return bool(told)
 
 
 def strip_source_places(text: str) -> str:

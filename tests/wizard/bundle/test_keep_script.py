@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engines import options, outside
+from engines.backends.tensorrt.network import keep_higher
 from engines.backends.tensorrt.outside import keep_in_fp32
 from wizard.bundle.export import KEEP_SCRIPT, keep_script
 from wizard.report.document import Workaround
@@ -20,12 +21,26 @@ NASTY = "a'\"\\\n\x1b[31m{x}"
 
 class Layer:
     def __init__(
-        self, name: str, metadata: str = "", kind: str = "ELEMENTWISE", dtype: str = "float16", shape: bool = False
+        self,
+        name: str,
+        metadata: str = "",
+        kind: str = "ELEMENTWISE",
+        dtype: str = "float16",
+        shape: bool = False,
+        reads: tuple[str, ...] = (),
     ) -> None:
         self.name, self.metadata, self.type, self.num_outputs = name, metadata, kind, 1
-        self.output = SimpleNamespace(dtype=dtype, is_shape_tensor=shape)
+        self.output = SimpleNamespace(name=f"{name}:0", dtype=dtype, is_shape_tensor=shape)
+        self.inputs = [SimpleNamespace(name=f"{read}:0") for read in reads]
         self.precision = ""
         self.given: dict[int, str] = {}
+
+    @property
+    def num_inputs(self) -> int:
+        return len(self.inputs)
+
+    def get_input(self, k: int) -> Any:
+        return self.inputs[k]
 
     def get_output(self, _: int) -> Any:
         return self.output
@@ -76,6 +91,27 @@ def test_the_layers_of_the_nodes_stay_in_fp32(trt, tmp_path: Path, capsys: pytes
     assert kept == ["sum", "sum_cast", "older", NASTY]
     assert [layer.name for layer in network if layer.given == {0: "float32"}] == kept
     assert capsys.readouterr().out == "keep_fp32: 3 of 4 nodes stay in FP32; not found: ['gone']\n"
+
+
+# A Log of a sum with an epsilon, as the parser makes it: between the constant and its reader there is a layer that is no node.
+GUARDED = (
+    ("eps", "", "CONSTANT", "float16", ()), ("rows", "", "CONSTANT", "int32", ()), ("size", "", "SHAPE", "float16", ()),
+    ("broadcast", "", "SHUFFLE", "float16", ("eps", "rows", "size")),
+    ("square", "[ONNX Layer: square]", "ELEMENTWISE", "float16", ()),
+    ("add", "[ONNX Layer: add]", "ELEMENTWISE", "float16", ("square", "broadcast")), ("far", "", "CONSTANT", "float16", ()),
+    ("log", "[ONNX Layer: log]", "UNARY", "float16", ("add", "far")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["script", "engine"])
+def test_a_constant_that_feeds_a_kept_node_stays_in_fp32_with_it(trt, tmp_path: Path, way: str) -> None:
+    network = Network([Layer(n, m, kind, dtype, reads=reads) for n, m, kind, dtype, reads in GUARDED])
+    if way == "script":
+        loaded(tmp_path, "add")(network=network)
+    else:
+        assert keep_higher(SimpleNamespace(trt=trt), network, {"add"}) == 1  # type: ignore[arg-type]
+    assert [layer.name for layer in network if layer.precision == "float32"] == ["eps", "broadcast", "add"]
+    assert [layer.name for layer in network if layer.given == {0: "float32"}] == ["eps", "broadcast", "add"]
 
 
 def test_tensorrt_11_is_told_what_to_do_instead(trt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,10 +104,14 @@ class Layer(globals()["ILayer"]):
         kinds = {"Constant": LayerType.CONSTANT, "Shape": LayerType.SHAPE, "DequantizeLinear": LayerType.DEQUANTIZE}
         self.type = kinds.get(node.op_type, node.op_type)
         self._outputs = [Tensor(name, types.get(name, TensorProto.FLOAT)) for name in node.output if name]
-        self.num_outputs, self.kept = len(self._outputs), False
+        self._inputs = [Tensor(name, types.get(name, TensorProto.FLOAT)) for name in node.input]
+        self.num_inputs, self.num_outputs, self.kept = len(self._inputs), len(self._outputs), False
 
     def get_output(self, index):
         return self._outputs[index]
+
+    def get_input(self, index):
+        return self._inputs[index] if self._inputs[index].name else None
 
     def __setattr__(self, name, value):
         if name == "precision":
@@ -284,6 +288,8 @@ class Builder:
             "nodes": len(network.layers),
             "timings": config.cache is not None,
             "fresh": config.has("DISABLE_TIMING_CACHE"),
+            "narrow": config.has("FP16"),
+            "kept": sum(layer.kept for layer in network.layers),
         }
         with (Path(__file__).parent / "builds.jsonl").open("a") as log:
             log.write(f"{json.dumps(told)}\n")
