@@ -532,6 +532,7 @@ OWN = Seen("part", 2, 1, 1.0)
         (PRICED, [msgspec.structs.replace(OWN, afresh=True)] * 9, OTHERWISE),
         (PRICED, [msgspec.structs.replace(OWN, broke=True)] * 9, OTHERWISE),
         (msgspec.structs.replace(PRICED, fresh=True), [OWN] * 9, OTHERWISE),
+        (msgspec.structs.replace(PRICED, reused=True), [OWN] * 9, BESIDE_IT),
         (PRICED, [Seen("effect", 2, 1, 1.0)] * 9, BESIDE_IT),
         (Work("read", 3), [Seen("read", 1, 1, 1.0)] * 9, READ),
         (Work("other", 3, told=1.0), [], TOLD),
@@ -541,7 +542,8 @@ OWN = Seen("part", 2, 1, 1.0)
         (msgspec.structs.replace(PRICED, least=1, most=200), [OWN] * 3, (MEASURED[0], JOINED)),
         (msgspec.structs.replace(PRICED, least=1, most=200), [Seen("effect", 2, 1, 1.0)], BESIDE_IT),
     ],
-    ids=["often", "seldom", "near rows", "far rows", "afresh", "refused", "cold", "beside", "read", "told", "build", "none built",
+    ids=["often", "seldom", "near rows", "far rows", "afresh", "refused", "cold", "none stood", "beside", "read", "told",
+         "build", "none built",
          "by itself", "search", "search beside"],
 )  # fmt: skip
 def test_how_far_off_a_price_may_be_depends_on_how_it_is_known(

@@ -15,13 +15,14 @@ from onnx import TensorProto, external_data_helper, helper
 
 from engines.asking import Note
 from engines.probe import Import, Inspect
-from engines.search.cost import LINE, Cost, Plan, Seen, Work
+from engines.search.cost import BESIDES, LINE, OTHERWISE, Cost, Plan, Seen, Work
 from engines.steps.base import StepSpec
-from wizard.runner.estimate import Estimate, estimate_rest, model_bytes, rest_of
+from wizard.runner.estimate import AS_IT_WENT, FORETOLD, Estimate, estimate_rest, model_bytes, rest_of
 from wizard.runner.options import Options
-from wizard.runner.snapshot import left_of
+from wizard.runner.snapshot import Artist, left_of
 from wizard.session.events import NoteAdded, SessionClosed, StepStarted
 from wizard.session.journal import NAME, read
+from wizard.tui import scene
 
 FOUND = (Seen("whole", 1, 1, 2.0), Seen("part", 1, 1, 0.5))
 PLAN = Plan((Work("whole", 3, rows=1), Work("part", 20, rows=1)))
@@ -96,6 +97,42 @@ def test_a_search_is_longer_than_planned_by_more_of_what_it_asks() -> None:
     assert 0 < few.least < 1.0 < few.most, "but between which ends it lies"
 
 
+@pytest.mark.parametrize(("own", "span"), [(8, AS_IT_WENT), (7, OTHERWISE)])
+def test_what_a_phase_foretold_lies_between_ends(own: int, span: tuple[float, float]) -> None:
+    plan = Plan((Work("effect", 40, rows=1, least=1, most=90),))
+    rest = estimate_rest(Estimate(plan), (Seen("effect", 1, 1, 1.0),) * own, own, Note("", 10), 0.0)
+    low, high = (10 * of * times for of, times in zip(span, FORETOLD, strict=True))
+    assert (rest.least, rest.most) == pytest.approx((low, high + 10 * BESIDES), abs=0.1)
+    assert (rest.seconds >= 0) == (own == 8)
+
+
+def test_what_is_offered_and_what_is_left_stand_in_the_snapshot(tmp_path: Path) -> None:
+    cost = Cost(1, 2, 3, 4.0, 5, 10.0, 6.0, 7.0, 8, 9, 11.0)
+    state = SimpleNamespace(runs=1, nodes=0, seq=7)
+    control: Any = SimpleNamespace(
+        phase="offer", reason="", paused=False, stopping="", controller="", control=0, tried=lambda: 0
+    )
+    work: Any = SimpleNamespace(here=None, drive=None, note=Note("x"), estimate=Estimate(Plan(), cost), began=0.0)
+    ledger: Any = SimpleNamespace(state=state)
+    pool: Any = SimpleNamespace(snapshot=lambda: ())
+    artist = Artist(tmp_path, ledger, pool, control, work, lambda _: 0.0, lambda: "")
+    offered = scene.Work(
+        **{k: v for k, v in msgspec.structs.asdict(artist.snapshot()).items() if k in scene.Work.__struct_fields__}
+    )
+    assert offered.cost == cost
+    drive: Any = SimpleNamespace(asked={}, current="", cached=0, waiting=0.0, context=None, unresolved=0)
+    found = (Seen("effect", 1, 1, 1.0),) * 8
+    plan = Plan((Work("effect", 40, rows=1, least=1, most=90),))
+    work.drive, work.estimate, work.noted_at, work.note = drive, Estimate(plan), 0, Note("", 10)
+    work.experience, control.phase = SimpleNamespace(of=lambda state, ctx: found), "running"
+    drive.asked = dict.fromkeys("abcdefgh")
+    work.noted_at = 8
+    snapshot = artist.snapshot()
+    rest = estimate_rest(Estimate(plan), found, 8, Note("", 10), 0.0)
+    assert (snapshot.expected, snapshot.eta, snapshot.eta_least, snapshot.eta_most) == (18, *rest[1:])
+    assert 0 < rest.least < rest.seconds < rest.most
+
+
 def test_what_may_come_beside_the_plan_is_not_told_until_its_phase_tells_its_end() -> None:
     """Where nothing fails, half a minute of looks may follow; once they are asked, their note tells them."""
     looks = Work("whole", 0, told=30.0, least=0, most=1, span=(1.0, 1.0))
@@ -130,7 +167,7 @@ def test_what_is_left_of_a_probe_never_grows_while_it_runs() -> None:
     one = Estimate(Plan((Work("whole", 1, rows=1),)))
     found = (Seen("whole", 1, 1, 10.0),) * 3
     seconds = [estimate_rest(one, found, 0, Note(""), float(waiting))[1] for waiting in range(25)]
-    assert seconds[0] == 10.0
+    assert (seconds[0], seconds[8]) == (10.0, 5.0)
     assert all(a >= b for a, b in pairwise(seconds))
     assert all(s > 0 for s in seconds[:20]), "18 s are the most that are likely"
     assert set(seconds[21:]) == {-1.0}
