@@ -170,7 +170,9 @@ def apply_by_name(ours: list[str], theirs: list[str], cure: Cure) -> list[Recipe
         f"--layerOutputTypes={','.join(each)}",
         "--saveEngine=model.engine",
     ]
-    return [*typed, made, Recipe("trtexec (TensorRT up to 10)", "sh", shlex.join(words))]
+    # A constant bears no node's name, so trtexec leaves it in FP16: an epsilon that is 0 there stays 0 (``keep_higher``).
+    named = "trtexec (TensorRT up to 10; constants that these nodes read stay in low precision)"
+    return [*typed, made, Recipe(named, "sh", shlex.join(words))]
 
 
 def apply_as_emulated(found: Found, cure: Cure) -> list[Recipe]:
