@@ -280,7 +280,7 @@ STRUCTURES: dict[str, tuple[Callable[[], onnx.ModelProto], str, int]] = {
     "Scan": (scan, "culprit/body/iteration_1/Mul_1", 0),
     "several outputs": (several_outputs, "culprit", 0),
     "a shared weight": (shared_weight, "culprit", 0),
-    "unnamed and repeated names": (odd_names, "same", 0),
+    "unnamed and repeated names": (odd_names, "Mul:squares", 0),
     "an omitted input": (omitted_input, "culprit", 0),
     "a sequence": (sequence, "culprit", 1),
     "a scalar": (scalar, "culprit", 0),
