@@ -7,8 +7,8 @@ import msgspec
 
 from engines.asking import Note, Sub
 from engines.compare.criterion import Criterion, Verdict
-from engines.compare.judge import judge_whole
-from engines.probe import Measurement
+from engines.compare.judge import by_sample, judge_whole, worst
+from engines.probe import HUGE, Measurement
 from engines.search.inquiry import Inquiry
 from engines.search.pace import Pace
 from engines.search.unseen import join_answers, list_failing, restrict
@@ -79,6 +79,11 @@ class KeptSets:
     def judged(self, m: Measurement) -> Measurement:
         """Of the given samples those that were not set apart, and those that joined; whatever else was fed with them."""
         return restrict(m, self.seen) if self.seen and m.status == "ok" and not m.assumed else m
+
+    def find_error(self, m: Measurement) -> float:
+        """The worst that any sample that decides is wrong by."""
+        rows = [r for runs in by_sample(self.judged(m)).values() for r in runs]
+        return worst(rows, self.ask.criterion)[2] if rows else HUGE
 
     def elsewhere(self, keep: NodeSet) -> Callable[[str, tuple[str, ...]], Sub[Measurement]]:
         """The question about this set that ``try_unseen`` asks of inputs of its own."""

@@ -29,13 +29,15 @@ from engines.probe import HUGE, Describe
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, make_inquiry
+from engines.search.keeping import PrecisionParams, keep_higher
+from engines.search.kept import Kept, make_workaround
 from engines.search.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, list_prefixes, name_scales, rank_layers
 from engines.search.settle import Saved
 from engines.search.unseen import say_tried
 from engines.search.whole import choose_feed, list_feeds, probe_whole
 from engines.spec import parse, unquantized
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, comparison
-from engines.steps.precision import Kept, KeptNode, PrecisionParams, keep_higher, make_workaround
+from engines.steps.precision import KeptNode
 from engines.steps.prepare import load_findings, prepare_findings
 
 # Probes for each layer of a search for those to leave in float, at most.

@@ -21,6 +21,8 @@ from engines.search.control_flow import Fixed, fix_control_flow
 from engines.search.cost import Plan, Size, Work
 from engines.search.ddmin import ddmin
 from engines.search.inquiry import Inquiry, open_inquiry
+from engines.search.keeping import PrecisionParams, keep_higher
+from engines.search.kept import Kept, make_workaround, say_kept
 from engines.search.known import is_known, list_outside
 from engines.search.latency import TIMED, measure_latency
 from engines.search.looks import count_looks, has_threads
@@ -31,16 +33,7 @@ from engines.search.unseen import WANTED, Tried, say_tried, set_apart, try_unsee
 from engines.search.whole import list_feeds
 from engines.spec import parse
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
-from engines.steps.precision import (
-    Kept,
-    KeptNode,
-    PrecisionParams,
-    keep_higher,
-    kept_json,
-    make_workaround,
-    plan_of_keeping,
-    say_kept,
-)
+from engines.steps.precision import KeptNode, kept_json, plan_of_keeping
 from engines.steps.prepare import prepare_findings
 from engines.steps.rewrite import TriedRewrite, find_rewrite, name_first, say_cure, try_rewrite
 from engines.steps.tactics import tactics

@@ -7,7 +7,7 @@ import pytest
 
 from engines.findings import Case, Culprit, Findings
 from engines.probe import Candidate
-from engines.steps.precision import Kept, _say_names, _say_obeyed, _say_without
+from engines.search.kept import Kept, _say_names, _say_obeyed, _say_without
 
 
 @pytest.mark.parametrize(
