@@ -26,7 +26,7 @@ def list_deeds(report: Report) -> list[Deed]:
         tool, line = first_line(w)
         rest = f"{APPLY} in the case folder" if report.culprits else "the section on the workaround"
         if line:
-            made.append(Deed(f"Apply the workaround. Paste this first ({tool}); {rest} has the rest:", line))
+            made.append(Deed(f"Apply the workaround. Paste this first ({tool}); for the rest see {rest}:", line))
         elif w.apply:
             made.append(Deed(f"Apply the workaround: {rest} says how."))
     if report.culprits:
@@ -53,7 +53,7 @@ def say_first(workaround: Workaround | None, where: str) -> Deed:
     tool, line = first_line(workaround)
     if not line:
         return Deed(f"{where} has the lines to paste, tool by tool.")
-    return Deed(f"Paste this first ({tool}); {where} has the rest, and other tools:", line)
+    return Deed(f"Paste this first ({tool}); for the rest and for other tools see {where}:", line)
 
 
 def first_line(workaround: Workaround | None) -> tuple[str, str]:
