@@ -14,6 +14,9 @@ from engines.backends.tensorrt.settings import COMPUTED, STORED, Settings, stron
 from engines.spec import EngineSpec
 
 _INSTALL = "NVIDIA's driver and a GPU are needed"
+# Changes when what is built for nodes kept in FP32 does, in weakly typed networks: 2 keeps the constants that they read, too, and
+# builds everything kept without the flag.
+_KEPT = "2"
 
 
 def make(spec: EngineSpec) -> Engine | FileEngine:
@@ -52,6 +55,7 @@ def make(spec: EngineSpec) -> Engine | FileEngine:
     # What came later is there where it is given, so that older sessions keep their fingerprints.
     facts: dict[str, Any] = {name: value for name, value in chosen.items() if value or name != "plan"}
     facts |= {"capability": settings.capability}
+    kept = {} if strong or not low else {"kept": _KEPT}
     info = EngineInfo(
         name=spec.name,
         spec=str(spec),
@@ -60,7 +64,7 @@ def make(spec: EngineSpec) -> Engine | FileEngine:
         precision=COMPUTED[settings.precision],
         storage=STORED[settings.precision] if strong or settings.precision in ("fp16", "bf16") else "float32",
         fingerprint=machine.fingerprint(
-            spec.name, found.version, facts, device, driver=gpu.driver if gpu else "", strong=str(strong)
+            spec.name, found.version, facts, device, driver=gpu.driver if gpu else "", strong=str(strong), **kept
         ),
         capabilities={
             "build": Capability(True),

@@ -262,3 +262,19 @@ def test_a_library_that_does_not_load_says_what_to_do(monkeypatch: pytest.Monkey
     words = r"does not load here: libnvinfer.so.10: .*LD_LIBRARY_PATH.*-m pip install "
     with pytest.raises(EngineMissing, match=words):
         tensorrt.make(parse("tensorrt"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "other"),
+    [
+        ("tensorrt:precision=fp16", True),
+        ("tensorrt:precision=fp16,typing=strong", False),
+        ("tensorrt", False),  # nothing is kept
+    ],
+)
+def test_answers_about_kept_nodes_are_not_taken_from_a_session_that_kept_them_otherwise(
+    spec: str, other: bool, engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = engine("10.6.0", spec).fingerprint
+    monkeypatch.setattr(tensorrt, "_KEPT", "1")
+    assert (engine("10.6.0", spec).fingerprint != now) is other
