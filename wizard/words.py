@@ -166,7 +166,7 @@ def price(cost: Cost) -> str:
         return f"{_say_unknown(cost)}, {disk}"
     asked = f"about {count(cost.probes, 'probe')}"
     work = f" ({count(cost.builds, 'build')}, {count(cost.runs, 'run')})" if cost.builds > 0 else ""
-    return f"{asked}{work}, about {duration(cost.seconds)}, {disk}"
+    return f"{asked}{work}, {_say_about(cost.seconds)}, {disk}"
 
 
 def _say_unknown(cost: Cost) -> str:
@@ -177,8 +177,13 @@ def _say_unknown(cost: Cost) -> str:
     probes = f"at least {count(cost.least_probes, 'probe')}" if searches else f"about {count(cost.probes, 'probe')}"
     if cost.seconds < 0:
         return f"not known yet, {probes}; this step finds out what they take"
-    each = f" of about {duration(cost.each)}" if cost.each >= 0 else ""
+    each = f" of {_say_about(cost.each)}" if cost.each >= 0 else ""
     return f"not known yet, {_say_ends(cost.least, cost.most)}, {probes}{each}"
+
+
+def _say_about(seconds: float) -> str:
+    """``about 0.3 s``, ``less than 0.1 s``."""
+    return f"about {duration(seconds)}" if seconds >= 0.05 else "less than 0.1 s"
 
 
 def _say_ends(least: float, most: float) -> str:

@@ -35,6 +35,8 @@ def test_a_narrow_range_is_told_as_one_number() -> None:
     assert price(cost).startswith("about 53 probes (53 builds, 60 runs), about 31 s")
     soon = Cost(5, 5, 5, 0.4, 1 << 20, least=0.1, most=1.9, least_probes=2, most_probes=30)
     assert price(soon).startswith("about 5 probes (5 builds, 5 runs), about 0.4 s")
+    at_once = msgspec.structs.replace(soon, seconds=0.02)
+    assert price(at_once).startswith("about 5 probes (5 builds, 5 runs), less than 0.1 s, ")
 
 
 def test_where_no_seconds_are_known_none_are_told() -> None:
