@@ -226,7 +226,7 @@ def _cover(clauses: Sequence[_Clause], wanted: int) -> list[Condition]:
         cost, _, out = min((c for c in ordered if c[2] & left), key=lambda c: c[0] / (c[2] & left).bit_count())
         greedy, left = greedy + cost, left & ~out
     best, steps = greedy, [_MOST_STEPS]
-    found: dict[frozenset[Clause], float] = {}
+    found: dict[frozenset[Clause], tuple[float, Condition]] = {}
 
     def grow(chosen: tuple[Clause, ...], spent: float, left: int) -> None:
         nonlocal best
@@ -235,7 +235,7 @@ def _cover(clauses: Sequence[_Clause], wanted: int) -> list[Condition]:
             return
         if not left:
             best = min(best, spent)
-            found.setdefault(frozenset(chosen), spent)
+            found.setdefault(frozenset(chosen), (spent, chosen))
             return
         able = [c for c in ordered if c[2] & left]
         hardest = min(
@@ -246,8 +246,9 @@ def _cover(clauses: Sequence[_Clause], wanted: int) -> list[Condition]:
                 grow((*chosen, clause), spent + cost, left & ~out)
 
     grow((), 0.0, wanted)
-    ranked = sorted(found.items(), key=lambda one: one[1])
-    near = [tuple(sorted(chosen, key=lambda c: c[0].factor)) for chosen, cost in ranked if cost <= best + _LOOSE]
+    ranked = sorted(found.values(), key=lambda one: one[0])
+    # Not from the set: clauses of one factor would stand as their hashes do, and a step that runs again asks otherwise.
+    near = [tuple(sorted(chosen, key=lambda c: c[0].factor)) for cost, chosen in ranked if cost <= best + _LOOSE]
     return near[:_MOST_RIVALS]
 
 

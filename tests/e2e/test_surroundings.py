@@ -218,7 +218,7 @@ def test_a_control_group_s_memory(group: Path, surroundings: dict[str, str], tmp
         tmp_path / "modest",
     )
     hog = subprocess.Popen(
-        [sys.executable, "-c", f"import time; held = bytearray(b'x') * ({740 << 20}); print(flush=True); time.sleep(600)"],
+        [sys.executable, "-c", f"import time; held = bytearray(b'x') * ({780 << 20}); print(flush=True); time.sleep(600)"],
         preexec_fn=inside(group), stdout=subprocess.PIPE,
     )  # fmt: skip
     try:
