@@ -29,7 +29,9 @@ def temporary(tmp_path: Path, session: Path) -> list[str]:
     """What lies in the system's folder for temporary files, our folder for sockets aside, which is empty; and of the session what
     only a program at work may have."""
     place = tmp_path / "tmp"
-    left = [path.name for path in place.rglob("*") if path.name != f"narrowdown-{os.getuid()}"]
+    # Not rglob, which fails on a folder that is gone by the time it is looked into.
+    met = [name for _, folders, files in os.walk(place) for name in (*folders, *files)]
+    left = [name for name in met if name != f"narrowdown-{os.getuid()}"]
     parts = ("checks/*", "models/check-*", "**/.*")
     inside = [str(path.relative_to(session)) for part in parts for path in session.glob(part)]
     return sorted(left + inside)
