@@ -15,7 +15,7 @@ from engines.probe import AnyProbe, Describe, Inspect, Measure, Measurement
 from wizard.flow.model import Flow
 from wizard.report.picture import curve
 from wizard.report.prefix import Shared, leave_out, shared_by_nodes
-from wizard.report.probe_words import WHY, list_worst_run, say_worst, tried
+from wizard.report.probe_words import WHY, say_worst_run, tried
 from wizard.report.stage import ended
 from wizard.session.events import (
     VERSION,
@@ -390,5 +390,4 @@ def say_measurement(measurement: Measurement) -> str:
     if measurement.status != "ok":
         signal = f" (signal {measurement.signal})" if measurement.signal else ""
         return f"{WHY.get(measurement.status, measurement.status)}{signal}: {visible(elide(measurement.message, 160))}"
-    scores = list_worst_run(measurement)
-    return say_worst(scores) if scores else "done"
+    return say_worst_run(measurement) or "done"

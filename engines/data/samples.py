@@ -173,8 +173,9 @@ class _Loading:
 
     def _note_large_values(self, arrays: Mapping[str, Array]) -> None:
         for name, array in arrays.items():
-            values = array.reshape(-1) if array.dtype.kind == "f" else np.zeros(1)
-            most = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+            if array.dtype.kind != "f":
+                continue
+            most = float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
             if most > float(np.finfo(np.float16).max):
                 self.large[name] = max(most, self.large.get(name, 0.0))
 

@@ -120,8 +120,7 @@ def _search(
         seeds = tuple(sorted({n for p in places for n in p.keep})) or seeds
     held = set_apart(ask.findings, by_sample(plain))
     search.seen = frozenset(by_sample(plain)) - held
-    steady = not ask.ctx.engine_info.gpus
-    strict = _tighten_criterion(ask.criterion, params.margin or (STEADY if steady else TIMED_ANEW))
+    strict = _tighten_criterion(ask.criterion, params.margin or (STEADY if search.steady else TIMED_ANEW))
     search.aim = strict if judge_whole(whole, strict).passed else ask.criterion
     search.working = _hardest_samples(ask.findings)
     start: NodeSet = ()
@@ -145,7 +144,7 @@ def _search(
         yield Note(
             f"wrong on {len(tried.failing)} samples that it was not made on: {len(fresh)} of them join the search"
         )
-        if steady:
+        if search.steady:
             yield from search.let_decide(best, search.batches)
         search.join(fresh)
         best = msgspec.structs.replace(
@@ -182,13 +181,15 @@ class _Best(msgspec.Struct, frozen=True):
 
 class _Search(KeptSets):
     """The search for the fewest nodes. ``aim``: what samples are held to, the tolerance less the margin where that can be had;
-    ``working``: what is fed in it, the samples that sets were seen to fail on; ``batches``: what sets were tried on so far."""
+    ``working``: what is fed in it, the samples that sets were seen to fail on; ``batches``: what sets were tried on so far;
+    ``steady``: no kernels are timed, so that the next build is the one that was measured."""
 
     def __init__(self, ask: Inquiry, params: PrecisionParams, everything: NodeSet) -> None:
         super().__init__(ask)
         self.pace = Pace(after=AFTER, more=True)  # more samples may join the search
         self.params, self.everything = params, everything
         self.everywhere = list_feeds(ask.findings)
+        self.steady = not ask.ctx.engine_info.gpus
         self.aim = ask.criterion
         self.working: tuple[str, ...] = ()
         self.batches: tuple[Tried, ...] = ()
@@ -202,9 +203,13 @@ class _Search(KeptSets):
         alone = any(s.rows for s in self.ask.findings.samples if s.id == feed or feed in self.near)
         return sample if row and alone else feed
 
+    def list_made(self) -> tuple[str, ...]:
+        """The feeds made near the session's that hold a sample that decides."""
+        return tuple(f for f in self.near if any(s.partition("/")[0] == f for s in self.seen))
+
     def all_seen(self) -> tuple[str, ...]:
         """Every feed that holds a sample that decides."""
-        return (*self.everywhere, *(f for f in self.near if any(s.partition("/")[0] == f for s in self.seen)))
+        return (*self.everywhere, *self.list_made())
 
     def join(self, samples: Iterable[str]) -> None:
         """These decide, too, and are searched on."""
@@ -397,7 +402,7 @@ class _Search(KeptSets):
         """The aim where this set meets it on all that is seen, else the tolerance itself. That, too, where made samples decide
         and the next build is the one that was measured: they show what the margin is there for, and to hold each of them to it
         kept 20 of 46 quantized layers where 12 do."""
-        if not self.ask.ctx.engine_info.gpus and any(s.partition("/")[0] in self.near for s in self.seen):
+        if self.steady and self.list_made():
             return self.ask.criterion
         m: Measurement = yield from self.measure(keep, self.all_seen())
         return self.aim if judge_whole(self.judged(m), self.aim).passed else self.ask.criterion

@@ -67,6 +67,10 @@ class _Table:
             self.outcomes[levels] = yield from self.ask(changed)
         return self.outcomes[levels]
 
+    def count_changes(self, levels: Levels) -> int:
+        """In how many factors a setting is not the case as it was found."""
+        return sum(level != base for level, base in zip(levels, self.base, strict=True))
+
     def note(self, text: str) -> Note:
         """Progress; what is tried from here on may be left out."""
         return Note(text, best=0, tried=self.built)
@@ -163,7 +167,7 @@ def _choose(table: _Table, found: Fit) -> Levels | None:
         fires = sum(holds(c, levels) for c in every)
         # What only far rivals doubt is left to the checks: the plainest condition is one of the two sides.
         split = min(fires, len(every) - fires)
-        changes = sum(a != b for a, b in zip(levels, table.base, strict=True))
+        changes = table.count_changes(levels)
         if split and (split, -changes) > best:
             best, chosen = (split, -changes), levels
     return chosen
@@ -177,7 +181,7 @@ def _doubt(table: _Table, condition: Condition) -> Levels | None:
         choices = itertools.islice(itertools.product(*(table.usable(i) for i in about)), _POOL)
         pool = [functools.reduce(lambda on, x: _with(on, *x), zip(about, c, strict=True), table.base) for c in choices]
         asked: set[tuple[Levels, int]] = set()
-        for levels in sorted(pool, key=lambda one: sum(a != b for a, b in zip(one, table.base, strict=True))):
+        for levels in sorted(pool, key=table.count_changes):
             held = [p for p in clause if p.holds(levels)]
             if len(held) != 1 or not holds((*condition[:at], *condition[at + 1 :]), levels):
                 continue

@@ -213,9 +213,8 @@ def test_ctrl_c_stops_softly_and_leaves_nobody_behind(narrowdown, shapes, surrou
     assert narrowdown("resume", session, "--display", "none").code == 0
 
 
-def test_who_resumes_at_once_after_killing_the_display_gets_the_session(shapes, surroundings, tmp_path) -> None:
-    """The runner that was left alone closes the session after the resume has read it and before its own runner opens it: it ended
-    with 'stopped' and exit code 130, and only the next resume went on."""
+def leave_alone(shapes, surroundings, tmp_path) -> Path:
+    """A session whose display was killed in the middle of a search, so that its runner is left alone."""
     model, inputs = shapes
     session = tmp_path / "s"
     words = ["step", "reduce", model, "--tolerance", "1e-3", "--inputs", inputs, "--session", session]
@@ -225,6 +224,13 @@ def test_who_resumes_at_once_after_killing_the_display_gets_the_session(shapes, 
     finally:
         process.kill()
         process.communicate(timeout=30)
+    return session
+
+
+def test_who_resumes_at_once_after_killing_the_display_gets_the_session(shapes, surroundings, tmp_path) -> None:
+    """The runner that was left alone closes the session after the resume has read it and before its own runner opens it: it ended
+    with 'stopped' and exit code 130, and only the next resume went on."""
+    session = leave_alone(shapes, surroundings, tmp_path)
     since = folder.load(session).seq
     ends = time.monotonic() + 60
     while not any(e["kind"] == "session.closed" for e in events(session)):
@@ -244,15 +250,7 @@ def test_who_resumes_at_once_after_killing_the_display_gets_the_session(shapes, 
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.0, 0.4, 0.8, 1.0, 1.2, 1.6])
 def test_no_moment_after_a_kill_is_too_early_for_a_resume(narrowdown, shapes, surroundings, tmp_path, delay) -> None:
-    model, inputs = shapes
-    session = tmp_path / "s"
-    words = ["step", "reduce", model, "--tolerance", "1e-3", "--inputs", inputs, "--session", session]
-    process = begin(words, surroundings, tmp_path)
-    try:
-        wait_for(session, lambda found: sum(e["kind"] == "probe.finished" for e in found) >= 3, process)
-    finally:
-        process.kill()
-        process.communicate(timeout=30)
+    session = leave_alone(shapes, surroundings, tmp_path)
     time.sleep(delay)  # what is tested: how long a person takes to type it
     ran = narrowdown("resume", session, "--display", "plain")
     assert ran.code == 0, ran.out + ran.err

@@ -167,11 +167,11 @@ def verdict(probe: AnyProbe | None, measurement: Measurement | None, findings: F
         if measurement.status != "ok":
             died = f", signal {measurement.signal}" if measurement.signal else ""
             return "unresolved", WHY.get(measurement.status, measurement.status) + died
-        return "done", _worst(measurement)
+        return "done", say_worst_run(measurement)
     try:
         answer = _judge(probe, measurement, criterion, signature)
     except (ValueError, KeyError):
-        return "done", _worst(measurement)
+        return "done", say_worst_run(measurement)
     if answer.kind == "unresolved":
         return "unresolved", name_precision(WHY.get(answer.reason, answer.reason), criterion.precision) or answer.detail
     own = "" if answer.own is None else say_error(answer.own, criterion.metric)
@@ -192,16 +192,12 @@ def _judge(
     return judge(measurement, criterion, signature)
 
 
-def _worst(measurement: Measurement) -> str:
-    """Before a tolerance is known: the largest relative error that was measured."""
-    scores = list_worst_run(measurement)
-    return say_worst(scores) if scores else ""
-
-
-def list_worst_run(measurement: Measurement) -> list[Score]:
-    """The scores of that run of the build which came out worst: what comes and goes need not show in the first."""
+def say_worst_run(measurement: Measurement) -> str:
+    """Before a tolerance is known: the worst of that run of the build which came out worst, as what comes and goes need not show
+    in the first. "" where nothing was scored."""
     runs = [[score for result in run for score in result.outputs] for run in measurement.each_run]
-    return max(runs, key=lambda run: (sum(s.new_nonfinite for s in run), max((s.rel_l2 for s in run), default=0.0)))
+    scores = max(runs, key=lambda run: (sum(s.new_nonfinite for s in run), max((s.rel_l2 for s in run), default=0.0)))
+    return say_worst(scores) if scores else ""
 
 
 def say_worst(scores: Sequence[Score]) -> str:

@@ -192,12 +192,9 @@ def keep_higher(found: Library, network: Any, names: Collection[str]) -> int:
     for layer in layers:
         outputs = list(filter(None, (layer.get_output(k) for k in range(layer.num_outputs))))
         makers |= {o.name: layer for o in outputs}
-        told = layer.type not in (trt.LayerType.CONSTANT, trt.LayerType.SHAPE)
-        if (
-            told
-            and wanted.intersection(node_names(layer.metadata) or (layer.name,))
-            and _ask_float32(trt, layer, floats)
-        ):
+        if layer.type in (trt.LayerType.CONSTANT, trt.LayerType.SHAPE):
+            continue
+        if wanted.intersection(node_names(layer.metadata) or (layer.name,)) and _ask_float32(trt, layer, floats):
             asked.append(layer)
     rim, done = list(asked), set[str]()
     while rim:
