@@ -48,7 +48,10 @@ def search(truth: Truth, factors: tuple[Factor, ...] = ALL, budget: int = 150) -
         return found, asked
 
 
+# The tests' folder last of all: the program must come from where it is installed, which in CI is not the checkout.
 IN_ANY_ORDER = """
+import sys
+sys.path.append(sys.argv[1])
 from tests.engines.search.test_trigger import ALL, say_condition, search, when
 found, asked = search(when(lambda s: 3 <= s["head dim"] <= 40 and 2 <= s["heads"] <= 9 or s["the type"] == "float64"))
 print(say_condition(ALL, found.fit.condition), asked)
@@ -59,7 +62,7 @@ def test_it_asks_the_same_however_clauses_hash() -> None:
     """Two clauses about one factor stood as a set has them, which each process orders otherwise: a replay asked other things."""
     told = {
         subprocess.run(
-            [sys.executable, "-c", IN_ANY_ORDER], cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed}, text=True,
+            [sys.executable, "-c", IN_ANY_ORDER, str(ROOT)], env={**os.environ, "PYTHONHASHSEED": seed}, text=True,
             capture_output=True, check=True,
         ).stdout
         for seed in ("1", "2", "3", "4")
