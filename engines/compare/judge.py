@@ -152,13 +152,13 @@ def worst_run(measurement: Measurement, criterion: Criterion) -> Measurement:
     return msgspec.structs.replace(measurement, results=chosen, runs=())
 
 
-def judge_whole(measurement: Measurement, criterion: Criterion, sample: str = "") -> Verdict:
-    """The whole model: fails when any output of any result (or of ``sample``), in any run, is over its limit."""
+def judge_whole(measurement: Measurement, criterion: Criterion) -> Verdict:
+    """The whole model: fails when any output of any result, in any run, is over its limit."""
     if measurement.assumed:
         return Verdict(measurement.assumed)
     if measurement.status != "ok":
         return _unresolved(measurement)
-    results = [r for run in measurement.each_run for r in run if not sample or _of(r.sample, sample)]
+    results = [r for run in measurement.each_run for r in run]
     if not any(r.outputs for r in results):
         return Verdict("unresolved", "different-outputs", detail="nothing was compared")
     _, _, bad = worst(results, criterion)
@@ -266,10 +266,6 @@ def _unresolved(measurement: Measurement) -> Verdict:
     if status == "ok" or status == "cancelled" or status == "fault":
         return Verdict("unresolved", "error", detail=measurement.message)
     return Verdict("unresolved", status, detail=measurement.message)
-
-
-def _of(sample: str, wanted: str) -> bool:
-    return sample == wanted or sample.startswith(f"{wanted}/")
 
 
 def _ratio(decibels: float) -> float:

@@ -11,7 +11,7 @@ import json
 import logging
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,9 @@ READERS = ("/b/b.2/f/f.0/Conv", "/b/b.3/f/f.0/Conv")
 SPREAD = 1000.0
 
 
-def scale_apart(
-    model: ModelProto, writers: Sequence[str] = WRITERS, readers: Sequence[str] = READERS, spread: float = SPREAD
-) -> ModelProto:
-    """A copy that computes the same: output channels of the convolutions ``writers`` (by node name) times 1 to ``spread``,
-    input channels of ``readers`` divided by it. Constant nodes become weights. Raises ``KeyError`` for a node that is not
-    there."""
+def scale_apart(model: ModelProto) -> ModelProto:
+    """A copy that computes the same: output channels of the convolutions ``WRITERS`` times 1 to ``SPREAD``, input channels of
+    ``READERS`` divided by it. Constant nodes become weights. Raises ``KeyError`` for a node that is not there."""
     result = deepcopy(model)
     graph = result.graph
     for node in [n for n in graph.node if n.op_type == "Constant"]:
@@ -48,12 +45,12 @@ def scale_apart(
     def change(name: str, factor: Array) -> None:
         weights[name].CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weights[name]) * factor, name))
 
-    channels = weights[nodes[writers[0]].input[1]].dims[0]
-    factor = np.geomspace(1.0, spread, channels).astype(np.float32)
-    for name in writers:
+    channels = weights[nodes[WRITERS[0]].input[1]].dims[0]
+    factor = np.geomspace(1.0, SPREAD, channels).astype(np.float32)
+    for name in WRITERS:
         change(nodes[name].input[1], factor.reshape(-1, 1, 1, 1))
         change(nodes[name].input[2], factor)
-    for name in readers:
+    for name in READERS:
         change(nodes[name].input[1], 1 / factor.reshape(1, -1, 1, 1))
     return result
 

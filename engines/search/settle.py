@@ -21,8 +21,6 @@ from engines.search.whole import sign_failure
 
 # Values that a fed tensor is filled with, to see whether the fault needs its own: the last one squares past what FP16 holds.
 SIMPLE = (1.0, -1.0, 300.0)
-
-
 # Edits that are tried on what is left of a case, unless told: a bound for cases that hold many shapes and attributes.
 SHRINK_PROBES = 32
 # What is usual of one node, and of the several that a reduction leaves: 3 to 15 in nine cases and 4 to 31 in twelve.
@@ -33,16 +31,14 @@ SHRINK_DEAR = 8
 # of an error beyond 1, of 1: how far beyond is a matter of the values that were made simple.
 OWN = 1.0
 CODES = ("int8", "uint8")  # of quantized weights; other integers are indices and shapes
-
-
 # Bytes of weights that the passing neighbour is kept with: it only stands beside the case, which is kept whatever it weighs.
 HEAVIEST_GOOD = 256 << 20
 
 
 class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A row of the table ``bundle``: the files of a model that a step leaves, name -> digest. ``culprit``: whose case it is, from
-    1 on; ``case``: node ids of a case that was found beside it (``alike``). ``rewrite``: a model that cures it as well as the
-    workaround does that was found before."""
+    """A row of the table ``bundle``: the files of a model that a step leaves, name -> digest. ``role``: ``alike`` is the case of
+    another culprit of the same kind, found in the same step; ``rewrite`` a model written with other nodes that is right, too,
+    where a workaround is known already. ``culprit``: whose case it is, from 1 on; ``case``: its node ids, of ``alike`` only."""
 
     role: Literal["case", "good", "alike", "workaround", "rewrite"]
     files: dict[str, str]

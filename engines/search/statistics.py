@@ -6,7 +6,7 @@ from collections.abc import Callable
 CONFIDENCE = 0.95  # the field's custom; each sentence for people says it
 
 
-def binomial_interval(failures: int, looks: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def binomial_interval(failures: int, looks: int) -> tuple[float, float]:
     """The Clopper-Pearson interval of a rate of which ``failures`` of ``looks`` were seen: exact, never too narrow.
 
     Source: Clopper and Pearson, Biometrika 26 (1934): the bounds are quantiles of beta distributions, found here by bisecting
@@ -14,7 +14,7 @@ def binomial_interval(failures: int, looks: int, confidence: float = CONFIDENCE)
     """
     if looks <= 0:
         return 0.0, 1.0
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     fewer, at_most = _binomial_cdf(failures - 1, looks), _binomial_cdf(failures, looks)
     low = 0.0 if failures == 0 else _bisect(lambda p: 1 - fewer(p) - tail)
     high = 1.0 if failures == looks else _bisect(lambda p: tail - at_most(p))
@@ -67,13 +67,13 @@ def unseen_rate(looks: int) -> float:
     return min(1.0, 3 / looks) if looks else 1.0
 
 
-def looks_to_settle(looks: int, confidence: float = CONFIDENCE) -> tuple[float, int]:
+def looks_to_settle(looks: int) -> tuple[float, int]:
     """(rate, more looks): the next power of ten below what ``looks`` passing looks have ruled out, and how many more in a row
-    would rule out a fault as rare as that with this confidence."""
+    would rule out a fault as rare as that, at 95 %."""
     rate = 0.1
-    while looks_to_see(rate, confidence) <= looks:
+    while looks_to_see(rate) <= looks:
         rate = round(rate / 10, 12)
-    return rate, looks_to_see(rate, confidence) - looks
+    return rate, looks_to_see(rate) - looks
 
 
 def say_ruled_out(looks: int) -> str:

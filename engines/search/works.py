@@ -136,10 +136,6 @@ def sample_rows(ctx: StepContext) -> int:
     return count_rows((sample,), ctx.findings.samples) if sample else 1
 
 
-def halvings(n: int) -> int:
-    return max(1, n).bit_length()
-
-
 def batches_of(size: Size, limit: int, most: int = 0) -> int:
     """How many runs it takes to look at every tensor, ``most`` at a time; where sizes are not known yet: one, or that many
     nodes each."""

@@ -211,11 +211,11 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     )
 
 
-def profile_by_depth(errors: Sequence[float], width: int = WIDTH) -> str:
-    """Error by depth as ``width`` comma-separated log10 values (the worst of each bin), -9 for none."""
+def profile_by_depth(errors: Sequence[float]) -> str:
+    """Error by depth as at most ``WIDTH`` comma-separated log10 values (the worst of each bin), -9 for none."""
     if not errors:
         return ""
-    bins = min(width, len(errors))
+    bins = min(WIDTH, len(errors))
     worst = [max(errors[i * len(errors) // bins : (i + 1) * len(errors) // bins] or [0.0]) for i in range(bins)]
     return ",".join(f"{max(-9.0, min(9.0, math.log10(e))):.2f}" if e > 0 else "-9" for e in worst)
 

@@ -15,7 +15,7 @@ from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.foretold import list_beyond
 from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.pace import Pace
+from engines.search.pace import Pace, halvings
 from engines.search.remedy import list_cured
 from engines.search.search import NodeIds, Trials, find_around, minimise, prove_one_minimal
 from engines.search.settle import SHRINK_PROBES, SHRINKS_OF_MANY, Saved, foretell_settling, settle_case, shrinks_for
@@ -222,7 +222,7 @@ def plan_of_reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Pla
     signature = ctx.findings.round_signature or ctx.findings.signature
     looked = size.index is not None and signature is not None and signature.kind == "accuracy"
     each = _HIDING if looked or list_cured(ctx.findings) else _HALVING
-    search = each * works.halvings(size.nodes) + 4
+    search = each * halvings(size.nodes) + 4
     ends = (works.on_sample(ctx), *(() if ctx.check else (Work("control", 1, works.sample_rows(ctx)),)))
     # Where builds are dear the few cuts seen by then paid for what these find done.
     times = FOUND_DONE if ctx.findings.dear or ctx.findings.twin or ctx.engine_info.gpus else LARGER

@@ -20,6 +20,7 @@ from engines.search.cost import Plan, Size
 from engines.search.ddmin import ddmin
 from engines.search.kernels import Tried, compare_kernels
 from engines.search.looks import ask_fresh_builds
+from engines.search.pace import halvings
 from engines.search.switches import Switches, list_switches
 from engines.search.whole import probe_whole
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
@@ -242,12 +243,10 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     names = list_switches(ctx.engine, ctx.engine_info).names
     if ctx.can("tactics") and not ctx.check:
         params = msgspec.convert(dict(ctx.params), TacticsParams)
-        return Plan((*works.before(ctx, size), works.on_sample(ctx, params.builds + 5 + works.halvings(size.nodes))))
+        return Plan((*works.before(ctx, size), works.on_sample(ctx, params.builds + 5 + halvings(size.nodes))))
     if not names or ctx.check:
         return Plan(works.before(ctx, size))
-    return Plan(
-        (*works.before(ctx, size), works.on_sample(ctx, 2 * works.halvings(len(names)) + 1, ctx.findings.looks))
-    )
+    return Plan((*works.before(ctx, size), works.on_sample(ctx, 2 * halvings(len(names)) + 1, ctx.findings.looks)))
 
 
 SPEC = StepSpec(

@@ -26,6 +26,7 @@ from engines.search.kept import Kept, make_workaround, say_kept
 from engines.search.known import is_known, list_outside
 from engines.search.latency import TIMED, measure_latency
 from engines.search.looks import count_looks, has_threads
+from engines.search.pace import halvings
 from engines.search.ranking import MOST_EFFECTS
 from engines.search.settle import Saved
 from engines.search.switches import list_switches
@@ -430,7 +431,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         )
     if hides_when_watched(findings) and not ctx.check:
         # Two bisections at most, as one tensor or a pair cures as a rule; then as any rewrite that cures, and the same wrapped.
-        builds = min(BUDGET, 2 * works.halvings(size.nodes)) + 5
+        builds = min(BUDGET, 2 * halvings(size.nodes)) + 5
         searched = works.fresh(works.on_all(ctx, findings.looks, builds, real=True))
         return Plan(
             (

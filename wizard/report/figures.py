@@ -49,16 +49,13 @@ def resample(values: Sequence[float], width: int) -> tuple[float, ...]:
     return tuple(max(values[a:b]) for a, b in itertools.pairwise(edges))
 
 
-def draw_bars(
-    values: Sequence[float], width: int, levels: str, low: float | None = None, high: float | None = None
-) -> str:
-    """One character a value. ``low`` and ``high`` fix the scale; equal values give the lowest bar."""
+def draw_bars(values: Sequence[float], width: int, levels: str) -> str:
+    """One character a value, from the lowest bar for the least to the highest for the most; equal values give the lowest."""
     points = resample(values, width)
     if not points:
         return ""
-    bottom = min(points) if low is None else low
-    top = max(points) if high is None else high
-    span = top - bottom
+    bottom = min(points)
+    span = max(points) - bottom
     if span <= 0:
         return levels[0] * len(points)
     last = len(levels) - 1

@@ -302,10 +302,10 @@ def rewrites(report: Report) -> str:
     return f"## Written otherwise\n\n{table(header, rows)}" if rows else ""
 
 
-def recipes(w: Workaround, first: int = 1) -> list[str]:
-    """How it is applied, in the words of the ``first`` tools, and where the others' are."""
-    told = [f"### Apply it: {literal(r.tool)}\n\n{fenced(r.text, r.language)}" for r in w.apply[:first]]
-    others = ", ".join(dict.fromkeys(literal(r.tool) for r in w.apply[first:]))
+def recipes(w: Workaround) -> list[str]:
+    """How it is applied, in the words of the first tool, and where the others' are."""
+    told = [f"### Apply it: {literal(r.tool)}\n\n{fenced(r.text, r.language)}" for r in w.apply[:1]]
+    others = ", ".join(dict.fromkeys(literal(r.tool) for r in w.apply[1:]))
     return [*told, f"Also in `{APPLY}` of the bundle: {others}."] if others else told
 
 

@@ -23,6 +23,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 50, 18
 NARROW = 350  # units of a picture on a telephone, which shows it unscaled: nobody has to scroll sideways
 BLOCKS = "▁▂▃▄▅▆▇█"
 MOST = 240  # probes of a search that are drawn, the last ones
+COLUMNS = 240  # of error by depth: 2.7 units each
 
 
 class Bar(NamedTuple):
@@ -33,9 +34,9 @@ class Bar(NamedTuple):
     bad: bool
 
 
-def bars_by_depth(points: Sequence[Depth], most: int = 240) -> list[Bar]:
+def bars_by_depth(points: Sequence[Depth]) -> list[Bar]:
     """The columns, first tensor to last: of those that share one the worst, a culprit before any other."""
-    size = max(1, math.ceil(len(points) / most))
+    size = max(1, math.ceil(len(points) / COLUMNS))
     groups = [points[i : i + size] for i in range(0, len(points), size)]
     return [
         Bar(max(group, key=lambda p: (p.culprit > 0, p.error)), len(group) - 1, any(p.bad for p in group))

@@ -36,10 +36,10 @@ class Vicinity(msgspec.Struct, frozen=True):
 MOST = 12
 
 
-def vicinity(index: GraphIndex, suspects: Collection[int], most: int = MOST) -> Vicinity:
-    """The suspects, what they read and who reads them, as many as ``most``, and what lies between them and an output. Ids that
+def vicinity(index: GraphIndex, suspects: Collection[int]) -> Vicinity:
+    """The suspects, what they read and who reads them, as many as ``MOST``, and what lies between them and an output. Ids that
     the graph does not have are left out."""
-    chosen = sorted(n for n in set(suspects) if 0 <= n < len(index.nodes))[: max(1, most - 4)]
+    chosen = sorted(n for n in set(suspects) if 0 <= n < len(index.nodes))[: MOST - 4]
     if not chosen:
         return Vicinity()
     inside = set(chosen)
@@ -52,7 +52,7 @@ def vicinity(index: GraphIndex, suspects: Collection[int], most: int = MOST) -> 
                 above.append(p)
         for t in index.nodes[n].outputs:
             below += [r for r in index.readers[t] if r not in inside and r not in below]
-    room = most - len(chosen)
+    room = MOST - len(chosen)
     keep_below = below[: max(1, room - min(len(above), room // 2))] if below else []
     keep_above = above[: room - len(keep_below)]
     keep_below = below[: room - len(keep_above)]

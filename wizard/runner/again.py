@@ -14,7 +14,7 @@ from engines.workers.executor import Prober
 from wizard.runner.decisive import Decisive, Shape, counted, judged_as, recorded_count, shape
 from wizard.runner.drive import Fingerprints
 from wizard.runner.limits import minutes
-from wizard.runner.rates import MOST_LOOKS, Count, Rule, Tally, rule
+from wizard.runner.rates import Count, Rule, Tally, rule
 from wizard.runner.table import Outcome, Row, Stand
 from wizard.session.problems import SessionProblem
 from wizard.words import show_error
@@ -33,10 +33,9 @@ class Again:
         recorded: Mapping[str, Mapping[str, Any]],
         pool: Prober,
         fingerprints: Fingerprints,
-        most: int = MOST_LOOKS,
     ) -> None:
         self._base, self._other, self._recorded = base, other, recorded
-        self._pool, self._fingerprints, self._most = pool, fingerprints, most
+        self._pool, self._fingerprints = pool, fingerprints
         self._known: dict[str, Measurement] = {}
 
     async def rules(self, items: Sequence[Decisive]) -> tuple[list[Rule | None], str]:
@@ -54,7 +53,7 @@ class Again:
             seconds = sum(m.build_seconds + m.run_seconds for m in item.looks) / len(item.looks)
             counts[-1] = key(probe, self._fingerprints.known), then, self._unchanged(item.probe, probe), seconds
         questions = len({told[0] for told in counts if told is not None})
-        rules = [t and rule(t[1], questions, most=self._most, unchanged=t[2]) for t in counts]
+        rules = [t and rule(t[1], questions, unchanged=t[2]) for t in counts]
         if not questions:
             return rules, ""
         each = {t[0]: (r, t[3]) for t, r in zip(counts, rules, strict=True) if t is not None and r is not None}

@@ -139,11 +139,11 @@ EVERY = 1 << 62  # as ``brief``: all probes are left out
 
 
 @contextlib.contextmanager
-def scanned(path: Path, *, brief: int = 0) -> Iterator[Scan]:
+def scanned(path: Path) -> Iterator[Scan]:
     """A journal's events from its file, which is read as they are wanted. Raises OSError, of which ``regular.Unfit`` for what is
     no regular file or too large."""
     with regular.opened(path, LARGEST, links=False) as file:
-        yield Scan(file, path, brief=brief)
+        yield Scan(file, path)
 
 
 def scan(data: bytes, path: Path = Path(NAME)) -> tuple[AnyEvent, ...]:

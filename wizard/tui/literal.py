@@ -46,11 +46,11 @@ def literal(text: object, style: str = "", *, lines: bool = False) -> Content:
     return Content.styled(clean(str(text), lines=lines), style)
 
 
-def join_contents(parts: Iterable[tuple[str, str]], *, lines: bool = False) -> Content:
+def join_contents(parts: Iterable[tuple[str, str]]) -> Content:
     """Pieces of (text, style), each literal, in one Content."""
     text, spans = "", []
     for piece, style in parts:
-        piece = clean(piece, lines=lines)
+        piece = clean(piece)
         if style and piece:
             spans.append(Span(len(text), len(text) + len(piece), style))
         text += piece

@@ -175,12 +175,6 @@ def test_the_worst_is_nonfinite_then_highest_then_first() -> None:
     assert worst((SampleResult("s", (off(5.0, "big"), off(0.5))),), scaled)[1] == "y"
 
 
-def test_one_sample_of_many() -> None:
-    m = Measurement(results=(SampleResult("real:0/0", (off(0.5),)), SampleResult("real:1", (off(0.001),))))
-    assert judge_whole(m, RULE, "real:1").passed
-    assert judge_whole(m, RULE, "real:0").failed
-
-
 @pytest.mark.parametrize(
     ("rule", "code", "text", "kind"),
     [

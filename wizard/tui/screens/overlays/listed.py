@@ -155,10 +155,8 @@ class ProbesCard(Listed[str]):
         "shows what the engine wrote during one."
     )
 
-    def __init__(self, entries: Sequence[Entry], at: int = 0) -> None:
-        super().__init__(
-            "Probes of this step", entries, hint="arrows choose, Enter shows its log, {close} closes", at=at
-        )
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        super().__init__("Probes of this step", entries, hint="arrows choose, Enter shows its log, {close} closes")
 
     def take(self, entry: Entry) -> None:
         """Its log."""

@@ -92,7 +92,7 @@ class PlainCard(Card[None]):
 
 
 class Drawing(Card[None]):
-    """Any widget that draws itself, scrolled with the arrows; ``at``: the row to begin at."""
+    """Any widget that draws itself, scrolled with the arrows."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("b,q,enter,m,v", "close", "close", show=False)]
 
@@ -101,13 +101,12 @@ class Drawing(Card[None]):
         title: str,
         drawing: Lines[Any],
         *,
-        at: int = 0,
         before: str = "",
         hint: str = "arrows scroll, {close} closes",
         about: str = "",
     ) -> None:
         super().__init__(title, hint=hint, about=about)
-        self._drawing, self._at, self._before = drawing, at, before
+        self._drawing, self._before = drawing, before
 
     def body(self) -> ComposeResult:
         if self._before:
@@ -119,8 +118,6 @@ class Drawing(Card[None]):
         """Bring the place into sight."""
         area = self.query_one(".reading", VerticalScroll)
         (self._drawing if self._drawing.can_focus else area).focus(scroll_visible=False)
-        if self._at:  # what brings its own place into sight stays there
-            self.call_after_refresh(lambda: area.scroll_to(y=max(0, self._at - area.size.height // 3), animate=False))
 
 
 class Map(Lines[None], can_focus=True):
