@@ -16,14 +16,13 @@ STAGES = 32  # of a large model, at the most
 class Stage:
     """``first``, ``last``: positions of its nodes in the whole graph, the last left out. ``model``: these nodes, and before them
     an Identity for each float tensor that an earlier stage gives, so that it can be treated as its node's result is.
-    ``makers``: by position of that Identity, the position of this node in the whole graph. ``taken``: name of an input of
-    ``model`` -> name of the tensor. ``passing``: tensors that are needed after it, whichever stage gives them."""
+    ``makers``: by position of that Identity, the position of this node in the whole graph. ``passing``: tensors that are needed
+    after it, whichever stage gives them."""
 
     first: int
     last: int
     model: ModelProto
     makers: tuple[int, ...]
-    taken: Mapping[str, str]
     passing: tuple[str, ...]
 
     def local(self, nodes: Collection[int]) -> frozenset[int]:
@@ -102,4 +101,4 @@ def _cut(
         else:
             part.output.add(name=name).type.tensor_type.elem_type = types[name]
     makers = tuple(made[name] for name in floats)
-    return Stage(first, last, stage, makers, {named.get(name, name): name for name in taken}, tuple(passing))
+    return Stage(first, last, stage, makers, tuple(passing))

@@ -90,12 +90,14 @@ class Staged:
         self._asked: set[bytes] = set()
 
     def _build(self, stage: Stage, keep: frozenset[int], settings: Settings) -> Session:
-        # What an earlier stage gives is rounded; what a kept node gives, by the Identity that is kept with it.
+        # An earlier stage gives what its nodes make as it is stored, but for those that are kept.
         rounded = {stage.model.graph.node[at].input[0] for at in range(len(stage.makers)) if at not in keep}
         model = emulate_precision(stage.model, self._of[1], keep, rounded)
-        for node in [node for node in model.graph.node[: len(stage.makers)] if node.input[0] in rounded]:
-            next(i for i in model.graph.input if i.name == node.input[0]).name = node.output[0]  # no copy of it is made
-            model.graph.node.remove(node)
+        # The Identities have told which is which; without them no tensor is copied.
+        tensors = {node.input[0]: node.output[0] for node in model.graph.node[: len(stage.makers)]}
+        del model.graph.node[: len(stage.makers)]
+        for entering in model.graph.input:
+            entering.name = tensors.get(entering.name, entering.name)
         return Session(model, self._weights_dir, settings, sharing=True)
 
     @cached_property
@@ -118,10 +120,8 @@ class Staged:
         while True:
             at, entered, values = here if again else self._look_ahead(here)
             stage = self._stages[at]
-            # A session takes it by this name where the Identity behind it is kept, else by the tensor's own.
-            entering = wrapped | values | {taken: values[name] for taken, name in stage.taken.items()}
             begun = time.thread_time()
-            made = self._built[at].pass_on(entering, give_back=give_back)
+            made = self._built[at].pass_on(wrapped | values, give_back=give_back)
             self._took[at] = time.thread_time() - begun
             values = {name: made[name] if name in made else values[name] for name in stage.passing}
             if at + 1 == len(self._keys):
