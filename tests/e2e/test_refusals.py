@@ -29,10 +29,10 @@ def test_a_file_that_is_no_model(narrowdown, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("onnxruntim", "onnxruntime"),
-        ("onnxruntime:disabled_optimisers=x", "disabled_optimizers"),
-        ("onnxruntime:optimization=al", "all"),
-        ("onnxruntime:disabled_optimizers=Pad_Fusoin", "Pad_Fusion"),
+        ("onnxruntim", "Did you mean 'onnxruntime'?"),
+        ("onnxruntime:disabled_optimisers=x", "Did you mean 'disabled_optimizers'?"),
+        ("onnxruntime:optimization=al", "Did you mean 'all'?"),
+        ("onnxruntime:disabled_optimizers=Pad_Fusoin", "Did you mean 'Pad_Fusion'?"),
         ("onnxruntime:optimization", "key=value"),
     ],
 )
