@@ -22,3 +22,15 @@ def test_every_case_names_tests_that_are_there() -> None:
                 tree = ast.parse((TESTS / path).read_text(encoding="utf-8"))
                 there[path] = {d.name for d in ast.walk(tree) if isinstance(d, ast.FunctionDef | ast.AsyncFunctionDef)}
             assert name in there[path], f"{path} has no {name}"
+
+
+def test_the_readme_says_what_the_page_says() -> None:
+    page, readme = PAGE.read_text(encoding="utf-8"), (TESTS.parent / "README.md").read_text(encoding="utf-8")
+    (told,) = re.findall(
+        r"(\d+) questions about models of strangers\]\S+ (\d+) were answered right, (\w+) wrong, (\d+) ", readme
+    )
+    counted = (
+        r"models, (\d+) cases: (\d+) right \(\d+ %\), (\d+) partly \(\d+ %\), (\d+) wrong \(\d+ %\), (\d+) cannot tell"
+    )
+    ((cases, right, partly, wrong, cannot),) = re.findall(counted, page)
+    assert told == (cases, right, {"0": "none"}.get(wrong, wrong), str(int(partly) + int(cannot)))
