@@ -105,14 +105,10 @@ def _other_values(key: str, stated: Stated) -> list[Level]:
         return [*(_STRINGS.get(key, ())), ABSENT]
     if isinstance(stated, list):
         return [*map(encode, _other_lists(key, stated)), ABSENT]
+    if isinstance(stated, int) and key == "to":  # the number of a type: those beside it are any other types
+        return []
     if isinstance(stated, int):
-        return (
-            [1 - stated]
-            if stated in (0, 1) and key != "to"
-            else []
-            if key == "to"
-            else [stated + 1, stated - 1, ABSENT]
-        )
+        return [1 - stated] if stated in (0, 1) else [stated + 1, stated - 1, ABSENT]
     return [0.0, 1.0, stated * 1000, stated / 1000, ABSENT]
 
 

@@ -152,8 +152,13 @@ def _size(cure: Workaround) -> tuple[Fact, ...]:
     return (Fact(f"A smaller set may do: it was not tried without each of its {things}."),)
 
 
+def is_nearly_all(kept: int, of: int) -> bool:
+    """Whether a set leaves next to nothing in the lower precision; ``of``: how many nodes could be kept, 0 where nobody knows."""
+    return 0 < NEARLY_ALL * of <= kept
+
+
 def say_nearly_all(kept: int, of: int) -> str:
-    """That a set leaves next to nothing in the lower precision, one sentence; "" where it does not, or where ``of`` is 0."""
-    if kept < NEARLY_ALL * of or not of:
+    """That a set leaves next to nothing in the lower precision, one sentence; "" where it does not."""
+    if not is_nearly_all(kept, of):
         return ""
     return f"That is nearly the whole model ({kept} of {of}): it saves next to nothing beside FP32 throughout."

@@ -67,7 +67,7 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
     if measurement.status != "ok" or not judge_whole(measurement, rule).failed:
         return findings
     # An intermittent failure may sit in any run of the build.
-    chosen = next(over for run in measurement.each_run if (over := list_failing(run, rule)))
+    chosen = next(failing for run in measurement.each_run if (failing := list_failing(run, rule)))
     name = worst(chosen, rule)[0]
     result = next(r for r in chosen if r.sample == name)
     feed, _, row = name.partition("/")
@@ -95,9 +95,9 @@ def list_feeds(findings: Findings) -> tuple[str, ...]:
 
 def list_failing(results: Iterable[SampleResult], rule: Criterion) -> tuple[SampleResult, ...]:
     """The results over tolerance: the real ones where any real one fails, else the random ones."""
-    over = [r for r in results if exceed((r,), rule)]
-    real = [r for r in over if r.sample.startswith("real:")]
-    return tuple(real or over)
+    failing = [r for r in results if exceed((r,), rule)]
+    real = [r for r in failing if r.sample.startswith("real:")]
+    return tuple(real or failing)
 
 
 def sign_failure(result: SampleResult, rule: Criterion, sample: str) -> Signature:

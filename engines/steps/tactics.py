@@ -93,135 +93,145 @@ def compare_builds(ctx: StepContext, findings: Findings, builds: int, budget: in
     return Finish(found, after, tables=tried.tables, decisive=tried.decisive)
 
 
-def _search_switches(ctx: StepContext, findings: Findings, can: Switches, budget: int) -> Steps[TacticsOutcome]:
-    every = can.names
-    kinds = [k for k, there in (("optimizers", can.optimizers), ("options", can.options)) if there]
-    things, thing = " and ".join(kinds), kinds[0][:-1] if len(kinds) == 1 else "optimizer or option"
-    rule = findings.criterion or Criterion()
-    asked: dict[frozenset[str], Verdict] = {}
+class _Switching:
+    """The whole model with some of the switches on, each set asked about once. ``budget``: builds before the search ends; 0: as
+    many as it needs."""
 
-    def with_on(on: Iterable[str]) -> Sub[Verdict]:
-        """The verdict on the whole model with only these on."""
-        chosen = frozenset(on)
-        if chosen not in asked:
+    def __init__(self, ctx: StepContext, findings: Findings, can: Switches, budget: int) -> None:
+        self.ctx, self.findings, self.can, self._budget = ctx, findings, can, budget
+        self.kinds = [k for k, there in (("optimizers", can.optimizers), ("options", can.options)) if there]
+        self.things = " and ".join(self.kinds)
+        self.asked: dict[frozenset[str], Verdict] = {}
+        self.stopped = False
+
+    def look(self, on: Iterable[str]) -> Sub[Verdict]:
+        """The verdict with only these on."""
+        chosen, findings = frozenset(on), self.findings
+        if chosen not in self.asked:
             # With all on and none on the search begins: from then on it may be ended.
-            tried = len(asked) if len(asked) >= ENDS else -1
-            yield Note(f"{len(chosen)} of {len(every)} {things} on", best=0, tried=tried)
+            tried = len(self.asked) if len(self.asked) >= ENDS else -1
+            yield Note(f"{len(chosen)} of {len(self.can.names)} {self.things} on", best=0, tried=tried)
             question = probe_whole(
-                ctx,
+                self.ctx,
                 findings,
                 samples=(findings.sample,),
-                engine=can.with_on(chosen),
+                engine=self.can.with_on(chosen),
                 runs=findings.looks,
                 exclusive=findings.looks > 1,
             )
+            rule = findings.criterion or Criterion()
             m: Measurement = yield from ask_fresh_builds(
                 findings.builds,
                 lambda attempt: msgspec.structs.replace(question, attempt=attempt),
                 lambda m: judge_whole(m, rule),
             )
-            asked[chosen] = judge_whole(m, rule)
-        return asked[chosen]
+            self.asked[chosen] = judge_whole(m, rule)
+        return self.asked[chosen]
 
-    def counted(found: bool, message: str, **rest: object) -> TacticsOutcome:
-        outcome = TacticsOutcome(
-            found=found,
-            good=sum(v.passed for v in asked.values()),
-            bad=sum(v.failed for v in asked.values()),
-            kind="none",
-            message=message,
-        )
-        return msgspec.structs.replace(outcome, **rest)
+    def search(self, on: tuple[str, ...]) -> Sub[Verdict]:
+        """As ``look``, as long as the budget is not spent."""
+        if 0 < self._budget <= len(self.asked) and frozenset(on) not in self.asked:
+            self.stopped = True
+            return Verdict("unresolved", detail="the search was ended")
+        return (yield from self.look(on))
 
-    whole_model: Verdict = yield from with_on(every)
+    def conclude(self, message: str, **rest: object) -> TacticsOutcome:
+        """The outcome, with the builds counted."""
+        good, bad = (sum(v.kind == kind for v in self.asked.values()) for kind in ("pass", "fail"))
+        return msgspec.structs.replace(TacticsOutcome(good=good, bad=bad, message=message), **rest)
+
+
+class _Guilty(msgspec.Struct, frozen=True):
+    """``names``: switches that break the model, each or together; ``enablers``: what must be on beside them. ``without``: the
+    verdict with the guilty ones off."""
+
+    names: tuple[str, ...]
+    enablers: tuple[str, ...]
+    without: Verdict
+
+
+def _search_switches(ctx: StepContext, findings: Findings, can: Switches, budget: int) -> Steps[TacticsOutcome]:
+    """Prove that it is a switch at all, find those at fault, and switch them off."""
+    tried = _Switching(ctx, findings, can, budget)
+    thing = tried.kinds[0][:-1] if len(tried.kinds) == 1 else "optimizer or option"
+    whole_model: Verdict = yield from tried.look(can.names)
     if not whole_model.failed:
         why = whole_model.detail or "it does not fail now, so it comes and goes too seldom"
-        return Finish(counted(False, f"The {things} cannot be searched: {why.rstrip('.')}."), findings)
-    without: Verdict = yield from with_on(())
+        return Finish(tried.conclude(f"The {tried.things} cannot be searched: {why.rstrip('.')}."), findings)
+    without: Verdict = yield from tried.look(())
     if not without.passed:
-        why = without.detail or f"it fails with {'each of them' if len(kinds) > 1 else f'every {thing}'} off too"
-        return Finish(counted(False, f"No {thing} is to blame: {why.rstrip('.')}."), findings)
+        why = without.detail or f"it fails with {'each of them' if len(tried.kinds) > 1 else f'every {thing}'} off too"
+        return Finish(tried.conclude(f"No {thing} is to blame: {why.rstrip('.')}."), findings)
+    guilty: _Guilty = yield from _find_guilty(tried)
+    necessary = guilty.without.passed
+    optimizers = tuple(n for n in guilty.names if n not in can.options)
+    kind = ("optimizer" if optimizers else "option") if necessary else "none"
+    outcome = tried.conclude(
+        _say_guilty(guilty, tried),
+        found=necessary,
+        kind=kind,
+        suspects=", ".join(guilty.names),
+        necessary=necessary,
+        sufficient=True,
+        enablers=", ".join(guilty.enablers),
+        stopped=tried.stopped,
+    )
+    if necessary:
+        options = tuple(n for n in guilty.names if n in can.options)
+        findings = msgspec.structs.replace(findings, optimizers=optimizers, options=options, enablers=guilty.enablers)
+    rows = [SwitchedBuild(len(on), tuple(sorted(can.names - on)), v.kind, v.own) for on, v in tried.asked.items()]
+    sample, off = (findings.sample,), can.without(guilty.names)
+    return Finish(
+        outcome,
+        findings,
+        tables={"builds": rows},
+        decisive={
+            "whole": (probe_whole(ctx, findings, samples=sample),),
+            "suspect-off": (probe_whole(ctx, findings, samples=sample, engine=off),),
+        },
+    )
 
-    stopped = False
 
-    def still_fails(on: tuple[str, ...]) -> Sub[Verdict]:
-        nonlocal stopped
-        if 0 < budget <= len(asked) and frozenset(on) not in asked:
-            stopped = True
-            return Verdict("unresolved", detail="the search was ended")
-        return (yield from with_on(on))
-
-    # The smallest failing set holds the guilty ones and what enables them. Where others can do the same harm, switching these off
-    # does not cure it: they are put aside and the rest is searched.
+def _find_guilty(tried: _Switching) -> Sub[_Guilty]:
+    """Search until the model passes with what was found off. The smallest failing set holds the guilty ones and what enables
+    them; where others do the same harm, switching these off cures nothing, so they are put aside and the rest is searched."""
     guilty: list[str] = []
     enablers: tuple[str, ...] = ()
-    left, necessary = every, False
-    verdict = whole_model
-    while not necessary and not stopped and len(guilty) < MOST_GUILTY:
-        needed: tuple[str, ...] = yield from ddmin(tuple(sorted(left)), still_fails)
+    left = tried.can.names
+    while True:
+        needed: tuple[str, ...] = yield from ddmin(tuple(sorted(left)), tried.search)
         each: list[str] = []
         for name in needed:
-            if (yield from still_fails(tuple(left - {name}))).passed:
+            if (yield from tried.search(tuple(left - {name}))).passed:
                 each.append(name)
         # Which of them only prepare the ground is known by then, unless the search was ended before: then all go off together.
-        found_now = _drop_enablers(each) or (list(needed) if stopped else _drop_enablers(needed))
+        found_now = _drop_enablers(each) or (list(needed) if tried.stopped else _drop_enablers(needed))
         guilty += found_now
         enablers = (*enablers, *(n for n in needed if n not in found_now and n not in enablers))
         left -= set(found_now)
-        verdict = yield from with_on(left)  # what was found is checked, whatever ended the search
-        necessary = verdict.passed
-        if not verdict.failed:
-            break
-    suspects = ", ".join(guilty)
-    beside = f" (with {', '.join(enablers)} preparing the ground)" if enablers else ""
-    unanswered = sum(v.kind == "unresolved" for v in asked.values())
-    builds = f" {len(asked)} builds, {sum(v.passed for v in asked.values())} good"
-    builds += f", {unanswered} did not answer." if unanswered else "."
-    breaks = f"{'break' if len(guilty) > 1 else 'breaks'} the model"
-    if necessary:
+        without: Verdict = yield from tried.look(left)  # what was found is checked, whatever ended the search
+        if not without.failed or tried.stopped or len(guilty) >= MOST_GUILTY:
+            return _Guilty(tuple(guilty), enablers, without)
+
+
+def _say_guilty(guilty: _Guilty, tried: _Switching) -> str:
+    suspects, without = ", ".join(guilty.names), guilty.without
+    beside = f" (with {', '.join(guilty.enablers)} preparing the ground)" if guilty.enablers else ""
+    breaks = f"{'break' if len(guilty.names) > 1 else 'breaks'} the model"
+    if without.passed:
         message = f"{suspects} {breaks}: off, it passes; on alone{beside}, it fails."
-    elif verdict.failed:
+    elif without.failed:
         message = f"{suspects} on alone{beside} {breaks}, but switching that off does not cure it: others break it too."
     else:
-        why = verdict.detail or verdict.reason
-        message = (
-            f"{suspects} on alone{beside} {breaks}; what it does with that off could not be seen: {why.rstrip('.')}."
-        )
-    message += builds
-    if stopped:
+        why = (without.detail or without.reason).rstrip(".")
+        message = f"{suspects} on alone{beside} {breaks}; what it does with that off could not be seen: {why}."
+    verdicts = list(tried.asked.values())
+    unanswered = sum(v.kind == "unresolved" for v in verdicts)
+    message += f" {len(verdicts)} builds, {sum(v.passed for v in verdicts)} good"
+    message += f", {unanswered} did not answer." if unanswered else "."
+    if tried.stopped:
         message += " The search was ended here: that no fewer of them do it was not shown."
-    optimizers = tuple(n for n in guilty if n not in can.options)
-    found = counted(
-        necessary,
-        message,
-        kind=("optimizer" if optimizers else "option") if necessary else "none",
-        suspects=suspects,
-        necessary=necessary,
-        sufficient=True,
-        enablers=", ".join(enablers),
-        stopped=stopped,
-    )
-    after = (
-        msgspec.structs.replace(
-            findings,
-            optimizers=optimizers,
-            options=tuple(n for n in guilty if n in can.options),
-            enablers=enablers,
-        )
-        if necessary
-        else findings
-    )
-    return Finish(
-        found,
-        after,
-        tables={
-            "builds": [SwitchedBuild(len(on), tuple(sorted(every - on)), v.kind, v.own) for on, v in asked.items()]
-        },
-        decisive={
-            "whole": (probe_whole(ctx, findings, samples=(findings.sample,)),),
-            "suspect-off": (probe_whole(ctx, findings, samples=(findings.sample,), engine=can.without(guilty)),),
-        },
-    )
+    return message
 
 
 def _drop_enablers(names: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ from engines.declaration import Cure
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import APART, HUGE, Check, Measure
-from engines.search.known import list_facts, say_nearly_all
+from engines.search.known import is_nearly_all, list_facts
 from engines.search.lookalike import say_lookalike
 from engines.search.written import FILE
 from engines.spec import parse
@@ -374,7 +374,7 @@ def _say_cure(workaround: Workaround | None) -> str:
         return ""
     if workaround.keep_higher:
         kept = len(workaround.keep_higher)
-        many = f"{kept} of {workaround.of} nodes" if say_nearly_all(kept, workaround.of) else count(kept, "node")
+        many = f"{kept} of {workaround.of} nodes" if is_nearly_all(kept, workaround.of) else count(kept, "node")
         cure = f"keeping {many} in higher precision"
     elif workaround.switched_off:
         verb = {

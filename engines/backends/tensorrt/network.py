@@ -1,7 +1,7 @@
 """From ONNX to TensorRT's network: parser errors as sentences, what can be observed, which layers stand for which node."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -196,17 +196,23 @@ def keep_higher(found: Library, network: Any, names: Collection[str]) -> int:
             continue
         if wanted.intersection(node_names(layer.metadata) or (layer.name,)) and _ask_float32(trt, layer, floats):
             asked.append(layer)
-    rim, done = list(asked), set[str]()
-    while rim:
-        layer = rim.pop()
+    _keep_feeders(trt, asked, makers, floats)
+    return len(asked)
+
+
+def _keep_feeders(trt: Any, layers: Iterable[Any], makers: Mapping[str, Any], floats: Collection[Any]) -> None:
+    """Ask for FP32 in what feeds these layers and is no node, and in what feeds that. ``makers``: layers by the tensors that they
+    make."""
+    left, done = list(layers), set[str]()
+    while left:
+        layer = left.pop()
         for tensor in filter(None, (layer.get_input(k) for k in range(layer.num_inputs))):
             maker = makers.get(tensor.name)
             if maker is None or maker.name in done or node_names(maker.metadata) or maker.type == trt.LayerType.SHAPE:
                 continue
             done.add(maker.name)
             if _ask_float32(trt, maker, floats):
-                rim.append(maker)
-    return len(asked)
+                left.append(maker)
 
 
 def _ask_float32(trt: Any, layer: Any, floats: Collection[Any]) -> bool:
