@@ -1,10 +1,19 @@
-"""Whether a package is here; one that is missing as a sentence with the command that installs it for this very interpreter."""
+"""Whether a package is here; one that is missing as a sentence with the command that installs it for this very interpreter. And
+whether our own are still those that this process began with."""
 
+import contextlib
+import os
 import shlex
 import sys
+import time
+from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 OURS = ("wizard", "engines", "flows")
+ROOT = Path(__file__).parents[1]  # where they lie side by side
+# When the first of our modules were read, which a copy of this process has from it (``engines.processes``).
+_BEGUN = time.time()
 # What a package that is imported is called where it is installed from.
 _CALLED = {"yaml": "pyyaml", "google": "protobuf", "PIL": "pillow", "ml_dtypes": "ml-dtypes"}
 
@@ -33,3 +42,47 @@ def lacking(error: ImportError) -> str:
     why = (str(error).splitlines() or [type(error).__name__])[0][:300]
     again = f"{install} --force-reinstall"
     return f"The package '{package}' is installed and cannot be loaded ({why}); install it again with: {again}"
+
+
+def find_change() -> str:
+    """A file of ours that was written, replaced or removed since this process began, relative to the folder of our packages; ""
+    where there is none. What is loaded later no longer fits what was loaded before."""
+    for module in list(sys.modules.values()):
+        place = getattr(module, "__file__", None)
+        if place and getattr(module, "__name__", "").partition(".")[0] in OURS and not os.path.lexists(place):
+            return os.path.relpath(place, ROOT)
+    now = time.time()
+    return next((os.path.relpath(f.path, ROOT) for f in _list_files() if _BEGUN < _last_written(f) <= now), "")
+
+
+def say_change() -> str:
+    """That the program was changed while it ran, and what to do; "" where it was not. Asked where something failed inside."""
+    if not (changed := find_change()):
+        return ""
+    return (
+        f"Narrowdown was changed while it ran, as an update does ('{changed}'), and its parts no longer fit. What was measured "
+        "is kept: 'narrowdown resume' goes on with the session. Any other command can be given again."
+    )
+
+
+def _list_files() -> "Iterator[os.DirEntry[str]]":
+    """Our modules, and what an installer writes of each installation."""
+    folders = [str(ROOT / name) for name in OURS]
+    with contextlib.suppress(OSError):
+        folders += [str(place) for place in ROOT.glob("narrowdown-*.dist-info")]
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py") or entry.name == "RECORD":
+                    yield entry
+                elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+
+
+def _last_written(file: "os.DirEntry[str]") -> float:
+    """When the file came to be what it is, in seconds. Unpacked files may bear an old time, which the change of their entry
+    tells; not where others link to the same file, as installers do from a cache: each further link changes the entry."""
+    with contextlib.suppress(OSError):
+        its = file.stat()
+        return max(its.st_mtime, its.st_ctime if its.st_nlink == 1 else 0.0)
+    return 0.0

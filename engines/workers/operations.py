@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from engines import faults
+from engines import faults, installed
 from engines.array import Array
 from engines.backends.base import EngineFault, EngineMissing
 from engines.checker import command, environment
@@ -60,11 +60,11 @@ def execute_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collecti
     """Answer the probe. ``handed``: names of variables that a checker gets beside the usual ones.
 
     Raises no ``Exception``: what it does not expect is status ``error``, with a traceback in the log. What the machine refused is
-    no answer: status ``fault``; nor is a file of the session that is gone or damaged: ``facts["damaged"]`` is its path; nor one
-    of the user's that has changed since it was agreed to: ``facts["changed"]``.
+    no answer: status ``fault``, as what fails once our own files have changed; nor is a file of the session that is gone or
+    damaged: ``facts["damaged"]`` is its path; nor one of the user's that is no longer what was agreed to: ``facts["changed"]``.
     """
     with environment.handing(handed):
-        answer = _judged_by_the_disk(_answer_probe(probe, store, progress, handed), store)
+        answer = _judged_by_the_program(_judged_by_the_disk(_answer_probe(probe, store, progress, handed), store))
     return msgspec.structs.replace(answer, message=_shorten_words(answer.message))
 
 
@@ -83,6 +83,14 @@ def _judged_by_the_disk(answer: Measurement, store: Store) -> Measurement:
         return answer
     fault = faults.find_fault_in_text(answer.message) or faults.find_full_disk(faults.list_written_places(store.root))
     return answer if fault is None else faults.make_unanswered(fault, store.root)
+
+
+def _judged_by_the_program(answer: Measurement) -> Measurement:
+    """The answer; where it failed and our own files are no longer those that this process began with, none: what failed may be a
+    module of ours that is gone, or does not fit the others, and the journal would say that an engine is not there."""
+    if answer.status in ("ok", "fault", "cancelled") or not (changed := installed.say_change()):
+        return answer
+    return Measurement(status="fault", message=changed)
 
 
 def _answer_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]) -> Measurement:

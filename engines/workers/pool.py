@@ -33,7 +33,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines import faults, processes
+from engines import faults, installed, processes
 from engines.checker.environment import for_worker
 from engines.consent import NOTHING, Consent
 from engines.probe import AnyProbe, Inspect, Measure, Measurement, Status, engine_specs
@@ -560,6 +560,8 @@ class Pool:
             message = (
                 f"The probe held {held / 2**30:.1f} GiB of memory and was stopped{doing}, before the machine ran out."
             )
+        elif why in ("died", "garbage") and not number and (changed := installed.say_change()):
+            status, message = "fault", changed  # it was begun with other files than this process
         elif why == "garbage":
             message = f"The worker process wrote something that is no message{doing} and was stopped."
         elif fault := fault or (faults.find_full_disk([_SHARED], 0) if number == signal.SIGBUS else None):
@@ -594,7 +596,7 @@ class Pool:
         last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
         text = f"A worker process could not be started: {last[:300]} (see {log.relative_to(self._root)})."
         fault = faults.find_full_disk(faults.list_written_places(self._root))
-        text = text if fault is None else f"{faults.say_fault(fault)} {text}"
+        text = (installed.say_change() or text) if fault is None else f"{faults.say_fault(fault)} {text}"
         return Measurement(status="fault", message=text, log=str(log.relative_to(self._root)))
 
     # -- memory, logs -----------------------------------------------------------------------------------------------

@@ -184,6 +184,8 @@ class Worker:
         except ImportError as error:
             with contextlib.suppress(OSError):
                 traceback.print_exc()
+            if changed := installed.say_change():
+                return Measurement(status="fault", message=changed)
             said = installed.lacking(error) or f"The probe failed inside the worker. {_one_sentence(error)}"
             return Measurement(status="error", message=said)
         except BaseException as error:  # a user's script may raise SystemExit, or worse
@@ -191,6 +193,8 @@ class Worker:
                 traceback.print_exc()
             if (fault := faults.find_fault(error)) is not None:
                 return faults.make_unanswered(fault, self._root)
+            if changed := installed.say_change():
+                return Measurement(status="fault", message=changed)
             return Measurement(status="error", message=f"The probe failed inside the worker. {_one_sentence(error)}")
 
     def _report_progress(self, work: int, text: str) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from engines import installed
 from wizard.cli import follow
 from wizard.cli.follow import Follower, Prompt
 from wizard.exits import NEEDS_PERSON, OUR_FAULT, STOPPED
@@ -184,6 +185,11 @@ def test_a_runner_that_is_gone(code: int | None, snapshot: dict[str, Any] | None
     found, _, said = walked(Session([OPENED], code=code, snapshot=snapshot))
     assert found == expected
     assert word in said[-1]
+
+
+def test_a_runner_that_is_gone_with_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "say_change", lambda: "It was changed.")
+    assert walked(Session([OPENED], code=None, snapshot=None))[2][-1] == "narrowdown: It was changed."
 
 
 def test_the_reason_of_a_bad_end_is_said() -> None:

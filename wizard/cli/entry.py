@@ -50,7 +50,7 @@ def run(words: list[str], *, alone: bool = False) -> int:
     try:
         same_installation()
         plain_words(words)
-        from engines import processes
+        from engines import installed, processes  # the first notes when this process began
         from wizard.cli.arguments import parse
 
         if alone:
@@ -76,14 +76,14 @@ def run(words: list[str], *, alone: bool = False) -> int:
         silence_stdout()
         return 128 + signal.SIGPIPE
     except OSError as problem:
-        return say_refused_write(problem)
+        return say_change(problem.filename or "") or say_refused_write(problem)
     except UnicodeEncodeError as problem:
         say(NOT_UTF8.format(repr(problem.object)[:300]))
         return BAD_USAGE
     except ImportError as problem:
         from engines import installed
 
-        if sentence := installed.lacking(problem):
+        if sentence := installed.say_change() or installed.lacking(problem):
             say(sentence)
             return MISSING
         last_resort(type(problem), problem, problem.__traceback__)
@@ -100,9 +100,23 @@ def run(words: list[str], *, alone: bool = False) -> int:
                 f"The session's own flow cannot be read: {problem} Take the file from a backup, or begin a new session."
             )
             return MISSING
+        if code := say_change():
+            return code
         last_resort(type(problem), problem, problem.__traceback__)
         return OUR_FAULT
     return code
+
+
+def say_change(place: object = None) -> int:
+    """Where our own files were changed while this process ran, say so; the exit code, 0 where they were not. ``place``: the file
+    that could not be had, where it was one: only one of ours is a reason to ask."""
+    from engines import installed
+
+    ours = place is None or any(str(place).startswith(f"{installed.ROOT / name}{os.sep}") for name in installed.OURS)
+    sentence = installed.say_change() if ours else ""
+    if sentence:
+        say(sentence)
+    return MISSING if sentence else 0
 
 
 def say_refused_write(problem: OSError) -> int:
@@ -153,9 +167,12 @@ def same_installation() -> None:
 
 
 def last_resort(kind: type[BaseException], bug: BaseException, trace: TracebackType | None) -> None:
-    """Our own fault: one sentence, and a file with the trace for a bug report."""
+    """Our own fault: one sentence, and a file with the trace for a bug report; none where the program was changed meanwhile."""
     import tempfile
     import traceback
+
+    if say_change():
+        return
 
     text = "".join(traceback.format_exception(kind, bug, trace))
     try:

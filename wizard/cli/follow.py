@@ -293,6 +293,9 @@ class Follower:
         said = self._client.progress() or {}
         text = str(said.get("text") or "") if said.get("phase") == "stopped" else ""
         takes = "takes over" if self.watched else "goes on"
+        from engines import installed  # of one command in a thousand
+
         lost = f"The runner ended unexpectedly. What was measured is kept: 'narrowdown resume {self._name}' {takes}."
+        lost = installed.say_change() or lost
         self._say(f"narrowdown: {visible(text) or lost}")
         return self._client.exit_code() or OUR_FAULT

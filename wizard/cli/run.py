@@ -22,6 +22,7 @@ from wizard.exits import (
     DIFFERS,
     FAILURE_SEEN,
     FOUND,
+    MISSING,
     NEEDS_PERSON,
     NOT_REPRODUCED,
     STOPPED,
@@ -321,6 +322,8 @@ def walk(
         client.close()
     if follower.watched:
         return code  # whoever holds the session writes what is handed on
+    if code == MISSING and installed.find_change():
+        return code  # that was said just now, and what would write it has been changed, too
     finish(place, code, text=name in ("plain", "rich"))
     return code
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from engines import installed
 from engines.nearest import suggestion
 from engines.steps.registry import STEPS
 from engines.steps.surroundings import TABLE
@@ -17,7 +18,7 @@ from wizard.cli.flow import writable
 from wizard.cli.follow import Follower
 from wizard.cli.results import result
 from wizard.cli.shown import found
-from wizard.exits import BAD_USAGE, NOT_REPRODUCED, STOPPED, BadUsage, Missing
+from wizard.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, BadUsage, Missing
 from wizard.flow.load import in_words
 from wizard.flow.model import Flow
 from wizard.given import problem_from, say_usual
@@ -80,6 +81,8 @@ def follow(arguments: argparse.Namespace, place: Path, problem: Problem, *, fres
     if code == STOPPED:
         terminal.say(f"the session is safe: 'narrowdown resume {place}' goes on.")
         return code
+    if code == MISSING and installed.find_change():
+        return code  # as ``run`` does
     from wizard.bundle.models import write_models  # here: neither is needed before the step has ended
     from wizard.report.read import read
 

@@ -51,7 +51,7 @@ def _lacking(error: ImportError, folder: Path) -> int:
     from wizard.exits import MISSING
     from wizard.runner import progress
 
-    if not (sentence := installed.lacking(error)):
+    if not (sentence := installed.say_change() or installed.lacking(error)):
         raise error
     print(sentence, file=sys.stderr)
     progress.write(folder, progress.Snapshot(phase="stopped", text=sentence))

@@ -61,6 +61,9 @@ def serve(folder: Path, options_text: str) -> int:
     except Exception as error:
         if (fault := faults.find_fault(error)) is not None:
             return _refuse(folder, MISSING, of_system(fault, folder))
+        if changed := installed.say_change():
+            _log.exception("the program was changed")
+            return _refuse(folder, MISSING, changed)
         if isinstance(error, ImportError) and (sentence := installed.lacking(error)):
             return _refuse(folder, MISSING, sentence)
         _log.exception("the runner failed")

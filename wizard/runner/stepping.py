@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from engines import faults
+from engines import faults, installed
 from engines.asking import Note, StepContext, StepRefused
 from engines.probe import AnyProbe, Check, Measure, Measurement, key
 from engines.spec import name_of_engine
@@ -308,6 +308,8 @@ class Stepping:
             if isinstance(error, MemoryError) or faults.find_fault(error) is not None:
                 raise
             _log.exception("step %s failed", spec.name)
+            if changed := installed.say_change():  # a resume runs the step again: nothing is said of it
+                raise SessionProblem(changed) from None
             whose = f"the package '{spec.package}', which brings it" if spec.package else "narrowdown"
             said = (
                 f"The step {spec.name} failed inside {whose} ({type(error).__name__}); the trace is in logs/runner.log."

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engines import faults
+from engines import faults, installed
 from engines.asking import StepRefused
 from engines.probe import AnyProbe
 from engines.steps.base import StepSpec
@@ -164,6 +164,8 @@ class Walk:
             if (fault := faults.find_fault(error)) is not None:
                 raise fault from None
             _log.exception("the runner failed")
+            if changed := installed.say_change():
+                return MISSING, changed, ""
             said = f"Narrowdown itself failed ({type(error).__name__}); the trace is in logs/runner.log."
             return OUR_FAULT, said, ""
 

@@ -23,6 +23,7 @@ from textual.signal import Signal
 from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
+from engines import installed
 from engines.store.content import write_atomically
 from wizard.exits import FOUND, STOPPED, Refusal
 from wizard.problem import Problem
@@ -353,9 +354,9 @@ class Narrowdown(InTurn[int]):
         """Nothing that was asked for fails without a word: what nobody foresaw is a fault of ours, and says so."""
         if event.state is WorkerState.ERROR and event.worker.error is not None:
             trace = "".join(traceback.format_exception(event.worker.error))
-            self.push_screen(
-                PlainCard("A fault of Narrowdown's own", trace, before=OURS, hint="{copy} copies, {close} closes")
-            )
+            changed = installed.say_change()
+            title = "Narrowdown was changed while it ran" if changed else "A fault of Narrowdown's own"
+            self.push_screen(PlainCard(title, trace, before=changed or OURS, hint="{copy} copies, {close} closes"))
 
     # What screens ask of the app
 

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 import engines
+from engines import installed
 from engines.probe import Inspect, Measure, Measurement
 from engines.workers.pool import Death, Pool
 
@@ -112,6 +113,20 @@ def test_a_death_is_a_crash_and_the_pool_lives_on(tmp_path: Path, order: str, nu
     assert words in crash.message
     assert after.status == "ok"
     assert [(d.worker, d.signal, d.probe) for d in deaths] == [(1, number, ask(order))]
+
+
+@pytest.mark.parametrize(("order", "status"), [("exit=3", "fault"), ("garbage", "fault"), ("die=11", "crash")])
+def test_a_worker_of_another_program_than_ours_answers_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, status: str
+) -> None:
+    """It was begun after an update: it may read other messages, or lack what it needs. A signal is the engine's own."""
+    monkeypatch.setattr(installed, "say_change", lambda: "It was changed.")
+
+    async def work(pool: Pool) -> Measurement:
+        return await pool.run(ask(order))
+
+    answer = use(tmp_path, 1, work)
+    assert (answer.status, answer.message == "It was changed.") == (status, status == "fault")
 
 
 def test_silence_is_a_timeout_even_if_term_is_ignored(tmp_path: Path) -> None:

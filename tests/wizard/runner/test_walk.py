@@ -25,6 +25,7 @@ from house import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engines import installed
 from engines.asking import StepRefused
 from engines.probe import Candidate, Check, Import, Inspect, LoadInputs, Measure, Measurement
 from engines.steps.base import Finish
@@ -585,6 +586,26 @@ def test_our_own_fault_is_exit_70_with_the_session_safe(tmp_path):
 
     assert walk(tmp_path, Broken()) == 70
     assert "logs/runner.log" in state(tmp_path).closed.reason
+    assert walk(tmp_path, Oracle()) == 0
+
+
+def test_what_fails_once_the_program_was_changed_is_no_answer_of_a_step(tmp_path, monkeypatch):
+    """The step ended as failed for good, and a resume went on without it."""
+
+    class Broken(Oracle):
+        def answer(self, probe):
+            raise RuntimeError("the pool fell over")
+
+    def falls(ctx):
+        yield Import(path=ctx.problem.model, digest="d")
+        raise AttributeError("module 'engines.search' has no attribute 'later'")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(installed, "say_change", lambda: "It was changed.")
+        assert walk(tmp_path, Broken()) == 4
+        assert walk(tmp_path, Oracle(), steps={**STEPS, "look": spec("look", falls)}) == 4
+    assert state(tmp_path).closed.reason == "It was changed."
+    assert "step.finished" not in kinds(tmp_path)
     assert walk(tmp_path, Oracle()) == 0
 
 
