@@ -89,7 +89,7 @@ class Client:
         describe(client.folder)
         if client.alive():
             with client._lock, contextlib.suppress(OSError, SessionProblem):
-                client._connect_locked(role, _START)
+                client._connect_locked(role, _START, _REPLY)
         return client
 
     @classmethod
@@ -167,20 +167,14 @@ class Client:
         with self._lock:
             try:
                 if self._socket is None:
-                    self._connect_locked("watch", _ENDS, reply=_TAKE)
+                    self._connect_locked("watch", _ENDS, _TAKE)
                 assert self._socket is not None
                 self._socket.settimeout(_TAKE)
                 self._hello("controller", take=True)
                 self._socket.settimeout(_REPLY)
             except TimeoutError:
                 self._disconnect()
-                held = lock.holder(self.folder)
-                return {
-                    "ok": False,
-                    "error": f"The session's own process ({held.pid if held else 'unknown'}) has not answered for "
-                    f"{_TAKE:.0f} seconds, so nothing was taken over. Try again; if it hangs for good, end it with "
-                    f"'kill {held.pid if held else 'PID'}' and resume the session: everything measured is kept.",
-                }
+                return self._say_silent(_TAKE, "nothing was taken over")
             except (OSError, ValueError, SessionProblem):
                 self._disconnect()
                 return {"ok": False, "error": "Nobody works on this session any more. Resume it to go on."}
@@ -189,11 +183,13 @@ class Client:
 
     def send(self, request: dict[str, Any]) -> dict[str, Any]:
         """One request and its reply: ``{"ok": true}``, or ``{"ok": false, "error": sentence}``. Never raises for a
-        runner that is gone."""
+        runner that is gone, or does not answer."""
         with self._lock:
             if self._socket is None:
                 try:
-                    self._connect_locked(self._wanted, _START)
+                    self._connect_locked(self._wanted, _START, _REPLY)
+                except TimeoutError:
+                    return self._say_silent(_REPLY, "it was not asked")
                 except (OSError, SessionProblem):
                     if request.get("do") == "note":
                         return self._note_alone(request)
@@ -205,11 +201,24 @@ class Client:
                 if self.role == "watch" and self._wanted == "controller":
                     self._hello("controller")  # whoever held it may have gone
                 return self._ask(request)
+            except TimeoutError:
+                self._disconnect()
+                return self._say_silent(_REPLY, "whether that was done is not known")
             except (OSError, ValueError):
                 self._disconnect()
                 if request.get("do") == "note":  # the runner reached its end since this client said hello
                     return self._note_alone(request)
                 return {"ok": False, "error": "The runner has ended. What was measured is kept; resume goes on."}
+
+    def _say_silent(self, seconds: float, so: str) -> dict[str, Any]:
+        """The reply where a runner is there and says nothing. ``so``: what follows from that."""
+        held = lock.holder(self.folder)
+        return {
+            "ok": False,
+            "error": f"The session's own process ({held.pid if held else 'unknown'}) has not answered for {seconds:.0f} seconds, "
+            f"so {so}. Try again; if it hangs for good, end it with 'kill {held.pid if held else 'PID'}' and resume the session: "
+            "everything measured is kept.",
+        }
 
     def _note_alone(self, request: dict[str, Any]) -> dict[str, Any]:
         """Write a note where no runner is at work: an end, a session that was stopped."""
@@ -278,7 +287,7 @@ class Client:
         """Say hello as soon as the new runner listens: it works for us, and ends when we are gone."""
         with self._lock, contextlib.suppress(OSError, SessionProblem, ValueError):
             if self._socket is None:
-                self._connect_locked("controller", _START)
+                self._connect_locked("controller", _START, _REPLY)
 
     def _learn_role(self, found: Mapping[str, Any]) -> None:
         """Who controls, as the runner that we said hello to says now: another one may have taken over, or have given it back."""
@@ -288,7 +297,9 @@ class Client:
         self.taken = role == "watch" and (self.taken or self.role == "controller")
         self.role = role
 
-    def _connect_locked(self, role: Role, patience: float, *, reply: float = _REPLY) -> None:
+    def _connect_locked(self, role: Role, patience: float, reply: float) -> None:
+        """Reach the runner, which may take so long to listen, and say hello. Raises OSError, of which TimeoutError where it takes
+        longer than ``reply`` to answer, and SessionProblem."""
         end = time.monotonic() + patience
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -304,7 +315,11 @@ class Client:
                     raise
                 time.sleep(0.02)
         self._socket, self._lines = connection, connection.makefile("rb")
-        self._hello(role)
+        try:
+            self._hello(role)
+        except BaseException:
+            self._disconnect()  # else an answer that comes late would be taken for that of the next request
+            raise
 
     def _hello(self, role: Role, *, take: bool = False) -> None:
         reply = self._ask({"do": "hello", "role": role, "take": take, "name": self.name})

@@ -23,6 +23,7 @@ from engines.store.content import digest_file
 from wizard.demo import MODELS
 from wizard.flow.load import load
 from wizard.problem import Problem
+from wizard.runner import client as client_module
 from wizard.runner import control, progress, walk
 from wizard.runner.address import listening, shortened_path, socket_path
 from wizard.runner.client import Client
@@ -619,3 +620,33 @@ def test_a_runner_that_does_not_answer_is_not_taken_over(shapes, monkeypatch):
     events = read(shapes / NAME)
     assert [event.seq for event in events] == list(range(1, len(events) + 1)), "one writer"
     assert [type(event) for event in events].count(e.SessionOpened) == 1
+
+
+@pytest.mark.parametrize(
+    "ask", [Client.take_over, lambda client: client.send({"do": "stop"})], ids=["take over", "send"]
+)
+@pytest.mark.parametrize("greeted", [False, True])
+def test_a_runner_that_does_not_answer_is_there_all_the_same(place, monkeypatch, ask, greeted):
+    """Its socket takes what is sent, as the system does for a process that hangs or was stopped."""
+    monkeypatch.setattr(client_module, "_REPLY", 0.05)
+    monkeypatch.setattr(client_module, "_TAKE", 0.05)
+    path = socket_path(place)
+    held = Lock.acquire(place, str(path))
+    try:
+        with socket.socket(socket.AF_UNIX) as deaf, shortened_path(path) as name:
+            deaf.bind(name)
+            deaf.listen()
+            client = Client(place)
+            if greeted:
+                with monkeypatch.context() as before:
+                    before.setattr(client, "_hello", lambda _: None)
+                    client._connect_locked("controller", 1.0, 0.05)
+                client.role = "controller"
+            said = ask(client)
+            assert not said["ok"]
+            assert f"own process ({os.getpid()}) has not answered" in said["error"]
+            assert f"'kill {os.getpid()}'" in said["error"]
+            assert client._socket is None, "what it answers later belongs to nothing that is asked then"
+    finally:
+        path.unlink(missing_ok=True)
+        held.release()
