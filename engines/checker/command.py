@@ -139,7 +139,7 @@ def run_check(
     handed: Collection[str] = (),
 ) -> CheckResult:  # fmt: skip
     """Run the checker in ``folder``, with no shell, no input, a small environment and a process group of its own, for ``timeout``
-    seconds (0: no limit). ``handed``: names of variables that it gets beside those of ``engines.environment``.
+    seconds (0: no limit). ``handed``: names of variables that it gets beside those of ``engines.checker.environment``.
 
     After a timeout, and for what it leaves behind when it ends, all that it has started is killed. Never raises for what the
     checker does; raises ``ValueError`` for a command that cannot be split or asks for what was not made.

@@ -45,7 +45,8 @@ def count_expanded_nodes(model: ModelProto) -> int:
 def inline(model: ModelProto) -> tuple[int, str]:
     """Replace every call of a model-local function, in bodies too, by what is in it: the call ``block`` of a function with a node
     ``mul`` becomes ``block/mul``. Returns how many calls there were, and why some are left ("" where none is): a function of
-    another opset, in which an operator that it uses means something else. Call ``expanded`` first."""
+    another opset, in which an operator that it uses means something else. Call
+    ``count_expanded_nodes`` first, which refuses functions that call themselves."""
     functions = {_function_key(f.domain, f.name, f): f for f in model.functions}
     if not functions:
         return 0, ""

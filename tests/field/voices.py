@@ -144,7 +144,8 @@ def _openvino(read: IO[bytes], write: IO[bytes]) -> None:
 
 
 class Rounded:
-    """Every result rounded to the precision; ``compute`` as ``Interpreter`` has it. ``exact``: places that stay FP32."""
+    """Every result rounded to the precision, node by node, by an interpreter of the campaign's own. ``typed``: computed in
+    that precision, too, by ONNX's own evaluator."""
 
     def __init__(self, path: Path, precision: str, typed: bool = False) -> None:
         self.interpreter = Interpreter(path, evaluator(precision) if typed else None)

@@ -23,7 +23,7 @@ class Spot(msgspec.Struct, frozen=True):
 
 class Vicinity(msgspec.Struct, frozen=True):
     """A suspect with its neighbours: never more than ``MOST`` spots. ``before`` and ``after``: nodes of the model that are not
-    drawn, upstream and downstream; ``way``: operators on the shortest way to an output, the drawn ones left out; ``outputs``:
+    drawn, upstream and downstream; ``way``: operators on the shortest way to an output, the drawn ones left out; ``output``:
     where that way ends."""
 
     spots: tuple[Spot, ...] = ()

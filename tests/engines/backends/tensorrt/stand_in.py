@@ -89,7 +89,7 @@ class Parser:
 
 
 class Builder:
-    """``kernels``: node name -> the kernels that it could take, the fastest first. ``works``: those that exist at all."""
+    """``kernels``: node name -> the kernels that it could take, the fastest first."""
 
     def __init__(self, said: list[list[str]], kernels: Mapping[str, Sequence[int]]) -> None:
         self.kernels, self._said = kernels, said
