@@ -1,5 +1,6 @@
 """Term cards: ``flows/terms/<term>.md``, a ``# Title`` line and paragraphs. A flow of the user may bring ``terms`` of its own."""
 
+import contextlib
 import functools
 from collections.abc import Mapping
 from importlib.resources import files
@@ -7,7 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from engines.store import regular
 from wizard.flow.model import Flow
+
+LARGEST = 1 << 20  # bytes of a card that is read: the longest of ours has three thousand
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -36,10 +40,29 @@ def pin(flow: Flow, source: str, target: Path) -> None:
     """Copy the user's own cards of the words that a flow uses into ``target``/terms, so that a session keeps them. Raises
     ``OSError``."""
     for term in {term for node in flow.nodes.values() for term in node.terms}:
-        own = Path(source) / "terms" / f"{term}.md"
-        if source and _is_term(term) and own.is_file():
+        own = _own(term, source)
+        if own is not None and own.is_file():
             (target / "terms").mkdir(exist_ok=True)
-            (target / "terms" / own.name).write_text(own.read_text(encoding="utf-8"), encoding="utf-8")
+            (target / "terms" / own.name).write_bytes(regular.read(own, LARGEST))
+
+
+def fault(term: str, folder: str) -> str:
+    """Why the card of a term in ``folder``/terms cannot be shown, as the end of a sentence; "" where it can, or is not there."""
+    if (own := _own(term, folder)) is None:
+        return ""
+    try:
+        regular.read(own, LARGEST).decode("utf-8")
+    except UnicodeDecodeError as error:
+        return f"it is not UTF-8 text (byte {error.start})"
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return str(error.strerror or error)
+    return ""
+
+
+def _own(term: str, folder: str) -> Path | None:
+    return Path(folder) / "terms" / f"{term}.md" if folder and _is_term(term) else None
 
 
 def _is_term(term: str) -> bool:
@@ -47,12 +70,11 @@ def _is_term(term: str) -> bool:
 
 
 def card(term: str, folder: str = "") -> Card | None:
-    """The card of a term, the user's own first; None where there is none. ``term`` never leads out of its folder."""
-    if not _is_term(term):
-        return None
-    own = Path(folder) / "terms" / f"{term}.md"
-    if folder and own.is_file():
-        return _read(term, own.read_text(encoding="utf-8"))
+    """The card of a term, the user's own first, where that can be read; None where there is none. ``term`` never leads out of its
+    folder."""
+    if (own := _own(term, folder)) is not None:
+        with contextlib.suppress(OSError):
+            return _read(term, regular.read(own, LARGEST).decode("utf-8", "replace"))
     return _shipped().get(term)
 
 

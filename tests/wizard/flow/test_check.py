@@ -192,6 +192,10 @@ def test_terms_beside_a_flow_of_ones_own(tmp_path: Any, steps: Any, broken: Chan
     (tmp_path / "terms").mkdir()
     (tmp_path / "terms" / "our-own.md").write_text("# Ours\n\nOurs.\n", encoding="utf-8")
     assert check(parse(text, folder=str(tmp_path)), steps) == []
+    (tmp_path / "terms" / "our-own.md").write_bytes("# Größe".encode("latin-1"))
+    assert [p.message for p in check(parse(text, folder=str(tmp_path)), steps)] == [
+        "the card terms/our-own.md cannot be shown: it is not UTF-8 text (byte 4)."
+    ]
 
 
 # -- rules ----------------------------------------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 """Every card of flows/terms can be read by a newcomer in a terminal, and leads to cards that exist."""
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
+from wizard.flow import terms
 from wizard.flow.load import load, shipped
 from wizard.flow.terms import card, known
 
@@ -64,3 +66,31 @@ def test_a_card_of_ones_own_comes_first(tmp_path: Path) -> None:
     other = card("reference", str(tmp_path))
     assert other is not None
     assert other.title == "Reference"
+
+
+@pytest.mark.parametrize("kind", ["latin-1", "pipe", "folder", "large"])
+def test_a_card_of_ones_own_that_cannot_be_read_stops_nobody(kind: str, tmp_path: Path) -> None:
+    """A session of somebody else's has cards, too, and a screen shows them while it is drawn."""
+    own = tmp_path / "flow" / "terms" / "tolerance.md"
+    own.parent.mkdir(parents=True)
+    if kind == "latin-1":
+        own.write_bytes("# Größe\n\nOurs.".encode("latin-1"))
+    elif kind == "pipe":
+        os.mkfifo(own)
+    elif kind == "folder":
+        own.mkdir()
+    else:
+        with own.open("wb") as file:
+            file.truncate(terms.LARGEST + 1)
+    assert terms.fault("tolerance", str(tmp_path / "flow"))
+    made = card("tolerance", str(tmp_path / "flow"))
+    assert made is not None
+    assert made.title == ("Gr\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}e" if kind == "latin-1" else "Tolerance")
+    flow = load("accuracy").flow
+    (tmp_path / "session").mkdir()
+    if kind == "large":
+        with pytest.raises(OSError, match="no more than"):
+            terms.pin(flow, str(tmp_path / "flow"), tmp_path / "session")
+    else:
+        terms.pin(flow, str(tmp_path / "flow"), tmp_path / "session")
+        assert (tmp_path / "session" / "terms").exists() == (kind == "latin-1")
