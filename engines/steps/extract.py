@@ -75,6 +75,8 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         finish = yield from layerwise(msgspec.structs.replace(ctx, findings=findings, params={}))
         findings = finish.findings
     ask: Inquiry = yield from open_inquiry(ctx, findings)
+    # What makes constants is not cut through: fed as an input it would not be folded, and an engine joins no layer with it.
+    ask = msgspec.structs.replace(ask, frozen=ask.index.from_weights)
     reason = "the error is spread over many layers" if findings.spread else "layerwise named no node"
     accused = [(s, params.most_growth) for s in findings.suspects[: params.most_suspects]]
     found = yield from _find_first(ask, accused, params, reason)

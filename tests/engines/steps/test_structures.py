@@ -397,3 +397,22 @@ def test_what_the_engine_refuses_is_told_though_the_reference_cannot_run_it_eith
     said = s.step("compare").finish.outcome
     assert (said.verdict, said.failure) == ("refused", "build")
     assert "was told to end with invalid-model" in said.message
+
+
+def test_weights_stored_as_codes_stay_weights_of_the_layer_that_is_cut_out(open_model: Open, tmp_path: Path) -> None:
+    """Fed with them, an engine computes the layer otherwise, and what was rounded on the way in looks like its fault."""
+    nodes = [
+        node("DequantizeLinear", ["codes", "scale"], ["weights"], name="read"),
+        node("MatMul", ["x", "weights"], ["sums"], name="culprit"),
+        node("Mul", ["sums", "small"], ["y"], name="last"),
+    ]
+    weights = {"codes": np.full((16, 16), 100, np.int8), "scale": np.float32(1.5), "small": np.float32(1e-5)}
+    onnx.save(model(nodes, weights=weights), tmp_path / "codes.onnx")
+    np.savez(tmp_path / "x.npz", x=X)
+    s = open_model(tmp_path / "codes.onnx", FP16, inputs=[tmp_path / "x.npz"])
+    for name in ("compare", "sanitize", "layerwise"):
+        s.step(name)
+    cut = s.step("extract").finish
+    assert cut.outcome.names == "culprit"
+    stored = onnx.load_from_string(s.store.get(cut.tables["bundle"][0]["files"]["model.onnx"]))
+    assert ([i.name for i in stored.graph.input], stored.graph.initializer[0].name) == (["x"], "weights")
