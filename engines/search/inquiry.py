@@ -65,10 +65,18 @@ class Inquiry(msgspec.Struct, frozen=True):
     def _constants(self, ids: set[int]) -> str | None:
         """The fed tensors of a cut that are baked in; None (the default rule) where none of them is frozen."""
         feeds = set(self.index.boundary(ids)[0]) if self.frozen else set()
-        if not feeds & self.frozen:
-            return None
-        deciding = {t for t in feeds.intersection(self.index.shape_like) if self.index.tensors[t].kind != "input"}
-        return ranges.encode(deciding | feeds & self.frozen)
+        return ranges.encode(self._baked(feeds)) if feeds & self.frozen else None
+
+    def _baked(self, feeds: Iterable[int]) -> set[int]:
+        """Those of the tensors that a cut holds as constants: the frozen ones, and what decides a shape by the default rule."""
+        deciding = set(self.index.shape_like)
+        return {t for t in feeds if t in self.frozen or (t in deciding and self.index.tensors[t].kind != "input")}
+
+    def fed(self, nodes: Iterable[int]) -> tuple[int, ...]:
+        """Tensors that the cut of these nodes is fed, ascending: no constants."""
+        feeds = self.index.boundary(nodes)[0]
+        baked = self._baked(feeds)
+        return tuple(t for t in feeds if t not in baked)
 
     def ask(
         self,

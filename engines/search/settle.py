@@ -114,14 +114,14 @@ def settle_case(
             files.append(Saved("good", {} if heavy else dict(kept.artifacts)))
         else:
             good_candidate = None
-    feeds, leaves = ask.index.boundary(nodes)
+    _, leaves = ask.index.boundary(nodes)
     case = Case(
         candidate=candidate,
         sample=ask.findings.sample,
         nodes=ask.names(sorted(nodes)),
         node_ids=ranges.encode(nodes),
         ops=ask.ops(sorted(nodes)),
-        inputs=tuple(ask.index.tensors[t].name for t in feeds),
+        inputs=tuple(ask.index.tensors[t].name for t in ask.fed(nodes)),
         outputs=tuple(ask.index.tensors[t].name for t in leaves),
         own=first.own,
         effect=first.effect,

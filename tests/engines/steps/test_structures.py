@@ -413,6 +413,6 @@ def test_weights_stored_as_codes_stay_weights_of_the_layer_that_is_cut_out(open_
     for name in ("compare", "sanitize", "layerwise"):
         s.step(name)
     cut = s.step("extract").finish
-    assert cut.outcome.names == "culprit"
+    assert (cut.outcome.names, cut.findings.case.inputs) == ("culprit", ("x",))
     stored = onnx.load_from_string(s.store.get(cut.tables["bundle"][0]["files"]["model.onnx"]))
     assert ([i.name for i in stored.graph.input], stored.graph.initializer[0].name) == (["x"], "weights")
