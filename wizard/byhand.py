@@ -11,10 +11,12 @@ from engines.spec import EngineSpec
 
 
 def commands(
-    engine: EngineSpec, criterion: Criterion, inputs: "tuple[str, ...]", version: str = "", looks: int = 1
-) -> list[str]:
+    engine: EngineSpec, criterion: Criterion, inputs: "tuple[str, ...]", version: str = "", looks: int = 1,
+    *, rounded: bool = False,
+) -> list[str]:  # fmt: skip
     """Shell lines to run inside the case's folder, for the case's engine. ``inputs`` are the names of the case's inputs,
     ``version`` is the engine's where the case was found, ``looks`` how often check.py looks: once where it always fails.
+    ``rounded``: the case is fed what the engine stores, and right is what comes of exact inputs, which nothing gives from these.
 
     Polygraphy compares element by element; ``tolerances`` says what stands in for the metric.
     """
@@ -27,20 +29,25 @@ def commands(
         *(own if part else [f"# check.py cannot run this engine: {why}"]),
         *([f"# It comes and goes: check.py looks up to {looks} times, one run of what follows may pass."] if looks > 1 else []),
         "",
-        *_write_other_tools(chosen, outside.lines(chosen, compare, inputs, part), compare, checkable=part is not None),
+        *_write_other_tools(
+            chosen,
+            outside.lines(chosen, compare, inputs, part),
+            [] if rounded else right_values(compare),
+            checkable=part is not None,
+        ),
         "",
         "# Narrowdown on the case itself",
         shlex.join(["narrowdown", "run", "model.onnx", "--engine", str(engine), "--inputs", "inputs.json", *limits(criterion)]),
     ]  # fmt: skip
 
 
-def _write_other_tools(chosen: Found, lines: list[str], compare: str, *, checkable: bool) -> list[str]:
-    """The engine through other tools, as far as they have it; what is right through Polygraphy's own runner, unless the engine
-    is that."""
+def _write_other_tools(chosen: Found, lines: list[str], right: list[str], *, checkable: bool) -> list[str]:
+    """The engine through other tools, as far as they have it; ``right``: what gives the right values, added unless the engine is
+    Polygraphy's own runner."""
     if not lines:
         rather = ": check.py does" if checkable else ""
-        return [f"# Polygraphy cannot run {outside.title(chosen)}{rather}", *right_values(compare)]
-    return lines if any("--onnxrt" in line for line in lines) else [*lines, "", *right_values(compare)]
+        return [f"# Polygraphy cannot run {outside.title(chosen)}{rather}", *right]
+    return lines if not right or any("--onnxrt" in line for line in lines) else [*lines, "", *right]
 
 
 def right_values(compare: str) -> list[str]:

@@ -198,3 +198,9 @@ def test_polygraphy_sees_whatever_the_metric_sees(metric: str, pairs: list[tuple
     atol, rtol = tolerances(criterion)
     difference, size = np.abs(actual.astype(float) - expected), np.abs(expected.astype(float))
     assert ((difference > atol * (1 - 1e-6)) & (difference > rtol * (1 - 1e-6) * size)).any()
+
+
+def test_what_no_runner_gives_from_rounded_inputs_is_not_offered() -> None:
+    spec, criterion = options.check("openvino"), Criterion(tolerance=1e-2)
+    assert "--onnxrt" in "\n".join(commands(spec, criterion, ("x",)))
+    assert "--onnxrt" not in "\n".join(commands(spec, criterion, ("x",), rounded=True))

@@ -45,7 +45,10 @@ def write_case(folder: Path, culprit: Culprit, files: Mapping[str, Path], asked:
     check = folder / "check.py"
     check.write_text(script(culprit, asked), encoding="utf-8")
     check.chmod(0o755)
-    lines = commands(parse(asked.engine), asked.criterion, culprit.case.inputs, asked.version, asked.looks)
+    lines = commands(
+        parse(asked.engine), asked.criterion, culprit.case.inputs, asked.version, asked.looks,
+        rounded=culprit.case.needs_higher_inputs,
+    )  # fmt: skip
     if asked.check:
         lines = [
             "# the check that comes with the case: exit 1 while the fault lasts",

@@ -55,7 +55,7 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
             f"{count(report.nodes_before, 'node')}, {_say_does(culprit)} {asked.found_with}. "
             + literal(culprit.evidence)
         ),
-        "expected": f"The outputs in expected.npz, as {judged} gives them (option text: {spec}){allowed}.",
+        "expected": f"The outputs in expected.npz, as {judged} gives them{_say_exact(culprit)} (option text: {spec}){allowed}.",
         "actual": _say_actual(report, culprit),
         "version": asked.version or UNKNOWN,
         "device": str(role.get("device") or UNKNOWN),
@@ -67,10 +67,20 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
         "options": asked.engine,
         "model": f"attached: {', '.join(MINIMAL)}",
         "steps": script,
-        "others": f"Yes: {judged} gives the expected outputs.",
+        "others": f"Yes: {judged} gives the expected outputs{_say_exact(culprit)}.",
         "api": "Python",
         "unknown": UNKNOWN,
     }
+
+
+def _say_exact(culprit: Culprit) -> str:
+    """From what the expected outputs come, where that is not what the part is fed; "" else."""
+    if not culprit.needs_higher_inputs:
+        return ""
+    return (
+        " from exact inputs; inputs.npz has them rounded, as the engine stores them, and from these nothing gives the expected "
+        "outputs: what is wrong here is that the part's inputs were rounded"
+    )
 
 
 def _say_does(culprit: Culprit) -> str:
@@ -89,6 +99,12 @@ def _say_actual(report: Report, culprit: Culprit) -> str:
 
 def readme(culprit: Culprit, asked: Asked) -> str:
     """Ten lines for whoever gets the folder."""
+    fed = "model.onnx is the failing part, inputs.npz what it is fed, expected.npz what is right; commands.sh: other tools."
+    if culprit.needs_higher_inputs:
+        fed = (
+            "model.onnx is the failing part; inputs.npz what it is fed, rounded as the engine stores it; expected.npz is what\n"
+            "exact inputs give. Nothing gives that from rounded ones: that is the fault. commands.sh: other tools."
+        )
     return "\n".join(
         [
             f"{count(len(culprit.nodes), 'node')} of a model: a part that {_say_does(culprit)} {asked.found_with}.",
@@ -97,7 +113,7 @@ def readme(culprit: Culprit, asked: Asked) -> str:
             "      exit 1: the fault is still there; exit 0: it is gone; exit 2: that cannot be told here.",
             "It needs numpy and the engine's own package. A rel_l2 of 0.0237 is wrong by 2.37 %: of this part, not of the model.",
             "",
-            "model.onnx is the failing part, inputs.npz what it is fed, expected.npz what is right; commands.sh: other tools.",
+            fed,
             f"issue.md is a bug report for {name_addressee(asked.engine)}; report.html says what to do now.",
             f"Named cause: {culprit.cause}.",
             "Read the files before you send them: names of nodes and tensors, weights and inputs are those of the model.",

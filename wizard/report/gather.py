@@ -147,7 +147,14 @@ def _by_hand(state: State, problem: Problem, first: Culprit) -> tuple[str, ...]:
         return ()
     version = state.version(problem.engine)
     return tuple(
-        commands(parse(first.engine or problem.engine), criterion, first.inputs, version, state.findings.looks)
+        commands(
+            parse(first.engine or problem.engine),
+            criterion,
+            first.inputs,
+            version,
+            state.findings.looks,
+            rounded=first.needs_higher_inputs,
+        )
     )
 
 

@@ -24,7 +24,7 @@ from engines.store.content import Store
 from wizard.bundle.case import write_case
 from wizard.bundle.check_script import Asked
 from wizard.bundle.export import NothingToExport, export, hand_on
-from wizard.bundle.issue import issue
+from wizard.bundle.issue import issue, readme
 from wizard.bundle.models import write_worked_around
 from wizard.problem import Problem
 from wizard.report.canonical import canonical
@@ -335,6 +335,17 @@ def test_a_bug_report_names_the_reference_that_stands_in(session: Path) -> None:
     text = issue(report, report.culprits[0], asked, "#!/bin/sh\npython check.py\n")
     assert "as openvino gives them (option text: openvino:precision=f32)" in text
     assert "golden" not in text
+
+
+def test_a_part_whose_inputs_were_rounded_is_not_said_to_be_right_elsewhere(session: Path) -> None:
+    """From these the reference gives the same wrong values: whoever is sent the case would find no fault in the engine."""
+    report = read(session).report()
+    asked = Asked(engine=ENGINE, found_with=ENGINE, criterion=Criterion())
+    rounded = msgspec.structs.replace(report.culprits[0], needs_higher_inputs=True)
+    assert "from exact inputs" in issue(report, rounded, asked, "")
+    assert "Nothing gives that from rounded ones" in readme(rounded, asked)
+    assert len(readme(rounded, asked).splitlines()) == 11
+    assert "exact inputs" not in issue(report, report.culprits[0], asked, "") + readme(report.culprits[0], asked)
 
 
 def test_a_neighbour_too_heavy_to_be_kept_is_spoken_of(tmp_path: Path) -> None:
