@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-from engines.compare.say import say_amount
+from engines.compare.say import NEAR, say_amount
 from engines.probe import HUGE, SILENT_DB
 from engines.search.cost import Cost
 
@@ -46,11 +46,14 @@ def show_error(value: float | None, metric: str) -> str:
 
 
 def margin(value: float | None) -> str:
-    """How far below the tolerance an error is: ``2.5 times below the tolerance``."""
+    """How far below the tolerance an error is: ``2.5 times below the tolerance``; ``just below the tolerance`` where it is less
+    than a tenth below."""
     if value is None:
         return "?"
     if value < 1:
         return "above the tolerance"
+    if value < NEAR:
+        return "just below the tolerance"
     return f"{'more than 100' if value > 100 else number(value)} times below the tolerance"
 
 
@@ -127,8 +130,12 @@ def duration(seconds: float) -> str:
 
 
 def say_span(least: float, most: float) -> str:
-    """``2 to 40 s``, ``20 s to 4 min``, ``up to 3 s``: as exact as such a range is."""
+    """``2 to 40 s``, ``20 s to 4 min``, ``up to 3 s``, ``about 25 s``: as exact as such a range is."""
     low, high = _rough(least), _rough(most)
+    if not high[0]:
+        return "under 1 s"
+    if low == high:
+        return f"about {high[0]} {high[1]}"
     if least < 1:
         return f"up to {high[0]} {high[1]}"
     return f"{low[0]} to {high[0]} {high[1]}" if low[1] == high[1] else f"{low[0]} {low[1]} to {high[0]} {high[1]}"

@@ -5,13 +5,16 @@ import math
 from engines.compare.criterion import Criterion
 from engines.probe import HUGE
 
+# A margin below it is said as "just below": "1.01 times below" is read as half as much at least. Chosen.
+NEAR = 1.1
+
 
 def wrong_by(error: float | None, metric: str = "") -> str:
-    """``wrong by 1.23 %`` where it is a share (rel_l2), ``wrong by 0.0123`` by any other metric, or where that is not known;
-    what is infinitely bad is infinite or NaN where it should not be, or has another shape."""
+    """``wrong by 1.23 %`` where it is a share (rel_l2), ``wrong by 0.0123`` by any other metric, or where that is not known.
+    What is infinite or NaN where it should not be, or has another shape, is ``infinitely wrong``."""
     if error is None:
         return "not measured"
-    return "infinite, NaN or misshapen" if error >= HUGE else f"wrong by {say_amount(error, metric)}"
+    return "infinitely wrong" if error >= HUGE else f"wrong by {say_amount(error, metric)}"
 
 
 def say_amount(error: float, metric: str) -> str:

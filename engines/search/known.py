@@ -98,7 +98,7 @@ def _place(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
 def _made_on(cure: Workaround, *, real: bool) -> Fact:
     what = f"{cure.samples_n} {'sample' if cure.samples_n == 1 else 'samples'}"
     joined = cure.unseen.joined if cure.unseen else 0
-    more = f", {joined} of them as an earlier set failed on these" if joined else ""
+    more = f", {joined} of them taken in as an earlier set was wrong there" if joined else ""
     if not real:
         return Fact(f"It was made on {what} of made-up inputs{more}; real ones were not given.", firm=False)
     return Fact(f"It was made on {what}{more}: right on {cure.samples_ok}.", firm=cure.samples_ok == cure.samples_n)
@@ -109,7 +109,7 @@ def _tried_on(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
         return (Fact("It was tried on no other samples.", firm=False),)
     made = unseen.n - unseen.given
     kinds = [f"{unseen.given} of yours"] if unseen.given else []
-    kinds += [f"{made} made {'near yours' if real else 'up like these'}"] if made else []
+    kinds += [f"{made if unseen.given else 'all'} made {'near yours' if real else 'up like these'}"] if made else []
     bare = f" Without it {unseen.plain} of these fail."
     said = [
         Fact(

@@ -10,7 +10,7 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
 from engines.compare.judge import badness, gives_answer, judge_check, judge_whole, limit, margin, worst
-from engines.compare.say import say_limit, say_percent, say_sample, wrong_by
+from engines.compare.say import NEAR, say_limit, say_percent, say_sample, wrong_by
 from engines.findings import Findings
 from engines.graph.filekind import is_ir
 from engines.options import recorded
@@ -108,7 +108,8 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     params = msgspec.convert(dict(ctx.params), CompareParams)
     findings: Findings = yield from load_findings(ctx)
     rule = findings.criterion or Criterion()
-    yield Note(f"the whole model on {len(findings.samples)} feeds")
+    many = len(findings.samples)
+    yield Note(f"the whole model on {many:,} {'sample' if many == 1 else 'samples'}")
     findings, m = yield from measure_whole(ctx, findings)
     refuse_unmeasured(m, findings.samples, findings.notes)
     if ctx.check:
@@ -134,7 +135,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     looks, failures = 1, int(findings.signature is not None)
     moved = tried.moved
     if tried.verdict != "reference" and findings.signature is None:
-        findings, looks, failures = yield from look_again(ctx, findings, params.look_again)
+        findings, looks, failures = yield from look_again(ctx, findings, params.look_again, m.run_seconds)
     if not tried.verdict and not moved.explains:
         findings = note_dear(ctx, findings, m)
     sample, output, error = worst(m.results, rule)
@@ -403,9 +404,9 @@ def _say_outcome(
             return f"{output} is {amount}{often} {_say_normal(rule, output)}. {_say_worst(sample)}{doubt}"
         return f"{output} is {amount} on {sample}{often}; allowed {allowed}.{doubt}"
     near = margin(rule, error, output)
-    times = f"more than {TELLING}" if near > TELLING else f"{near:.3g}"
+    times = "just" if near < NEAR else f"more than {TELLING} times" if near > TELLING else f"{near:.3g} times"
     worst_of = (
-        f"The worst is {output} on {sample}, {amount}: {times} times below what is allowed ({allowed})."
+        f"The worst is {output} on {sample}, {amount}: {times} below what is allowed ({allowed})."
         if error > 0
         else f"Every {'answer is' if rule.metric in ANSWERS else 'output equals'} the reference's; allowed {allowed}."
     )

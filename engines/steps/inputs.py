@@ -109,15 +109,19 @@ def _pick_real(results: Sequence[SampleResult]) -> tuple[SampleResult, ...]:
 
 def _message(verdict: str, rf: int, r: int, nf: int, n: int, re: float | None, ne: float | None, metric: str) -> str:
     if verdict == "none-given":
-        return f"No real inputs were given; random ones {_say_side(nf, n, ne, metric)}."
-    other = f", random ones {_say_side(nf, n, ne, metric)}" if n else "; the model takes no random ones"
-    return f"Real inputs {_say_side(rf, r, re, metric)}{other}."
+        return f"No real inputs were given; {_say_side('random ones', nf, n, ne, metric)}."
+    other = f", {_say_side('random ones', nf, n, ne, metric)}" if n else "; the model takes no random ones"
+    said = f"{_say_side('real inputs', rf, r, re, metric)}{other}."
+    return said[0].upper() + said[1:]
 
 
-def _say_side(failing: int, n: int, error: float | None, metric: str) -> str:
-    """How the samples of one kind came out, behind their name."""
-    many = f"{failing} of {n}" if failing else "the only one" if n == 1 else f"all {n}"
-    return f"{'fail' if failing else 'pass'} on {many} (worst: {wrong_by(error, metric)})"
+def _say_side(kind: str, failing: int, n: int, error: float | None, metric: str) -> str:
+    """How the samples of one kind (``real inputs``) came out: ``3 of 4 real inputs fail (worst: wrong by 2 %)``."""
+    if failing:
+        side = f"{failing:,} of {n:,} {kind} {'fails' if failing == 1 else 'fail'}"
+    else:
+        side = f"the only one of the {kind} passes" if n == 1 else f"all {n:,} {kind} pass"
+    return f"{side} (worst: {wrong_by(error, metric)})"
 
 
 def _plan(ctx: StepContext, _size: Size) -> Plan:

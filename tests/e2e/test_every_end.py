@@ -402,13 +402,13 @@ def side_by_side(walk: Walk, folder: Path, real: tuple[float, float] | None, ran
     ("real", "random", "answer", "code", "said"),
     [
         pytest.param(
-            None, "[0,255]", "none", 0, "No real inputs were given; random ones fail on 2 of 2", marks=pytest.mark.slow
+            None, "[0,255]", "none", 0, "No real inputs were given; 2 of 2 random ones fail", marks=pytest.mark.slow
         ),
         pytest.param(
-            (0, 1), "[0,255]", "yes", 11, "Real inputs pass on all 2 (worst: wrong by 0.0", marks=pytest.mark.slow
+            (0, 1), "[0,255]", "yes", 11, "All 2 real inputs pass (worst: wrong by 0.0", marks=pytest.mark.slow
         ),
-        ((0, 255), "[0,1]", "only-real", 0, "Real inputs fail on 2 of 2"),
-        pytest.param((0, 255), "[0,255]", "no", 0, "Real inputs fail on 2 of 2", marks=pytest.mark.slow),
+        ((0, 255), "[0,1]", "only-real", 0, "2 of 2 real inputs fail"),
+        pytest.param((0, 255), "[0,255]", "no", 0, "2 of 2 real inputs fail", marks=pytest.mark.slow),
     ],
     ids=["none", "random only", "real only", "both"],
 )

@@ -12,6 +12,7 @@ from wizard.words import price, say_span, say_time_left
     [
         (0.2, 3.4, "up to 3 s"), (1.2, 7.0, "1 to 7 s"), (2.0, 40.0, "2 to 40 s"), (20.0, 240.0, "20 s to 4 min"),
         (100.0, 5_000.0, "2 to 83 min"), (100.0, 9_000.0, "2 min to 2 h"), (6_000.0, 40_000.0, "2 to 11 h"),
+        (0.0, 0.3, "under 1 s"), (24.6, 25.4, "about 25 s"),
     ],
 )  # fmt: skip
 def test_a_range_is_as_exact_as_it_is(least: float, most: float, said: str) -> None:

@@ -41,7 +41,7 @@ def number(value: Any) -> str:
 @pass_context
 def wrong_by(context: Context, value: Any) -> str:
     """An error after "is" or "are": ``wrong by 1.23 %`` where the field ``metric`` says that it is a share (rel_l2), else
-    ``wrong by 0.0123``; ``infinite, NaN or misshapen``; ``not measured``."""
+    ``wrong by 0.0123``; ``infinitely wrong``; ``not measured``."""
     return _wrong_by(None if value is None else abs(_real(value, "wrong_by")), str(context.get("metric", "")))
 
 

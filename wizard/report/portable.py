@@ -110,7 +110,9 @@ class Traces(msgspec.Struct, frozen=True, dict=True):
 
     def left(self, folder: Path) -> list[str]:
         """Files below the folder, by their names from there, that still hold one of them. Raises OSError."""
-        places = [re.escape(word.encode()) for word in (*self.files, *self.folders)]
+        # Root's own folder is everybody's, and nodes of models may be called so: /root/Conv.
+        telling = (folder for folder in self.folders if folder[1:] not in _EVERYBODYS)
+        places = [re.escape(word.encode()) for word in (*self.files, *telling)]
         names = [
             rb"(?<![\w.-])" + re.escape(word.encode()) for word in self.names
         ]  # in a model any byte may come before a text

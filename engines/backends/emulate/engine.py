@@ -102,7 +102,7 @@ def make(spec: EngineSpec) -> Engine:
             keep="the file says which nodes are in FP32." if precision == TYPED else "",
             optimizers="the emulation runs with all optimizers off: they could remove the rounding.",
             tactics="the emulation has one way to compute each operator.",
-            rebuild="the emulation builds the same session from the same model.",
+            rebuild="the emulation builds the same from the same model every time.",
             latency="how long it takes to compute this way says nothing about a real engine.",
             threads="the emulation runs on one thread, so that its numbers never vary.",
         ),

@@ -234,7 +234,7 @@ def make(spec: EngineSpec) -> Engine:
             "to see what FP16 or BF16 would do, use emulate.",
             optimizers="" if switchable else "all optimizers are off; use optimization=all.",
             tactics="ONNX Runtime does not choose kernels by timing; its choices are its optimizers.",
-            rebuild="ONNX Runtime builds the same session from the same model and options.",
+            rebuild="ONNX Runtime builds the same from the same model and options every time.",
             threads="",
         ),
         options=tuple(

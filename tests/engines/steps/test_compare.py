@@ -152,6 +152,22 @@ def test_it_looks_again_alone_and_says_what_it_may_have_missed(answers: Any, wal
     assert done.finish.findings.signature is None
 
 
+@pytest.mark.parametrize(("seconds", "first"), [(4.0, 7), (60.0, 2)])
+def test_a_slow_model_is_not_run_twenty_times_unasked(answers: Any, walk: Any, seconds: float, first: int) -> None:
+    def answer(runs: int) -> Any:
+        return answers.measured(("real:0", 0.001), run_seconds=seconds * runs)
+
+    done = walk("compare", answers.context(), oracle(answers, answer(1), runs=lambda probe: answer(probe.runs)))
+    looks = [p.runs for p in done.probes if isinstance(p, Measure) and p.runs > 1]
+    assert (looks, done.finish.outcome.looks) == ([first], first)
+
+
+def test_what_is_hardly_below_what_is_allowed_is_not_said_as_times(answers: Any, walk: Any) -> None:
+    near = answers.measured(("real:0", 0.00997))
+    said = walk("compare", answers.context(), oracle(answers, near, runs=lambda _: near)).finish.outcome.message
+    assert "wrong by 0.997 %: just below what is allowed (1 %" in said
+
+
 @pytest.mark.parametrize("error", [0.001, 0.9])
 def test_what_the_engine_really_did_is_part_of_the_sentence(answers: Any, walk: Any, error: float) -> None:
     note = "It computed in FP32: this CPU has no BF16 instructions."

@@ -118,6 +118,12 @@ def test_which_host_it_was_is_left_out_however_short_its_name() -> None:
     assert Traces().cleaned(told) == {"a": [{"b": "vm is a name of a node, too"}]}
 
 
+def test_a_node_called_like_roots_folder_names_nobody(tmp_path: Path) -> None:
+    (tmp_path / "nodes.json").write_text('["/root/Conv"]', encoding="utf-8")
+    (tmp_path / "journal.jsonl").write_text('{"at": "/home/mallory/x"}', encoding="utf-8")
+    assert Traces({}, {"/root": "~", "/home/mallory": "~"}, ()).left(tmp_path) == ["journal.jsonl"]
+
+
 @given(TEXT, TEXT)
 def test_cleaning_twice_is_cleaning_once_and_touches_no_other_text(before: str, after: str) -> None:
     found = Traces(

@@ -42,7 +42,7 @@ from wizard.report.html import to_html
 from wizard.report.markdown import code, literal, to_markdown
 from wizard.report.picture import curve, error_by_depth
 from wizard.report.vicinity import Spot, Vicinity
-from wizard.words import LONGEST, count, duration, elide, listing, number, visible
+from wizard.words import LONGEST, count, duration, elide, listing, margin, number, visible
 
 NASTY = '<img src=x onerror="alert(1)">`|*[a](b)\n\x1b[31m'
 
@@ -334,7 +334,7 @@ def test_printed_the_flowchart_begins_a_page() -> None:
 def test_on_a_telephone_an_answer_of_the_flowchart_is_read_whole() -> None:
     """What it leads to stands on a second line, where both do not fit on one."""
     drawn = html.unescape(walked(load("accuracy").flow, [], "", 420))
-    assert "What can be asked of the whole is known<" in drawn
+    assert "Only the whole model can be run, and it was<" in drawn
     assert "→ It fails, and only the whole can be asked<" in drawn
 
 
@@ -776,3 +776,11 @@ def test_a_telephone_has_pictures_of_its_own_width() -> None:
     assert {"Error", "What"} <= {label.split(" ")[0] for label, _ in others}
     labels = {label for label, _ in others}
     assert set(others) == {(label, width) for label in labels for width in ("720", "350")}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(2.47, "2.47 times below the tolerance"), (1.003, "just below the tolerance"), (0.9, "above the tolerance")],
+)
+def test_a_margin_is_said_as_a_person_would(value: float, said: str) -> None:
+    assert margin(value) == said
