@@ -38,11 +38,10 @@ HEAVIEST_GOOD = 256 << 20
 class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     """A row of the table ``bundle``: the files of a model that a step leaves, name -> digest. ``role``: ``alike`` is the case of
     another culprit of the same kind, found in the same step; ``rewrite`` a model written with other nodes that is right, too,
-    where a workaround is known already. ``culprit``: whose case it is, from 1 on; ``case``: its node ids, of ``alike`` only."""
+    where a workaround is known already. ``case``: the node ids of an ``alike`` one; of others they are the findings' own."""
 
     role: Literal["case", "good", "alike", "workaround", "rewrite"]
     files: dict[str, str]
-    culprit: int = 0
     case: str = ""
 
 

@@ -194,7 +194,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         after,
         tables={
             "bundle": [
-                Saved("case", seen.saved, culprit=len(culprits) - len(others.found)),
+                Saved("case", seen.saved),
                 *(Saved("alike", o.seen.saved, case=o.seen.case.node_ids) for o in others.found),
                 *(f for f in files if f.role == "good"),
             ]

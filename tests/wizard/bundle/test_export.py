@@ -126,8 +126,8 @@ def session(tmp_path: Path) -> Path:
         "expected.npz": artifact(tmp_path / "y.npz"),
     }
     rows = [
-        [{"role": "case", "culprit": 1, "files": files}, {"role": "good", "files": files}],
-        [{"role": "case", "culprit": 2, "files": files}],
+        [{"role": "case", "files": files}, {"role": "good", "files": files}],
+        [{"role": "case", "files": files}],
     ]
     tables = [store.put(msgspec.json.encode(r)) for r in rows]
     tensors = store.put(
