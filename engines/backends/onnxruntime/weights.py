@@ -4,10 +4,11 @@ A session knows such a weight by its name. In the model it lies behind the end o
 read it there finds nothing, in place of something else.
 """
 
+import contextlib
 import os
 import weakref
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import onnx
 
@@ -16,7 +17,7 @@ from engines.backends.onnxruntime.values import wrap_array
 from engines.cores import count_cores
 from engines.graph import converted, external
 from engines.graph.model_problem import ModelProblem
-from engines.store import memory
+from engines.store import memory, regular
 
 Values = Mapping[str, Any]  # an OrtValue by the name of the weight
 # Bytes up to which a weight is handed over with the model. ONNX Runtime resolves the path of each that lies in a file anew, link
@@ -81,22 +82,21 @@ def take_inside(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
         return model
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    files: dict[str, int] = {}
+    files: dict[str, BinaryIO] = {}
     try:
-        for at, location, offset, size in small:
-            if location not in files:
-                files[location] = os.open(external.resolve(weights_dir, location), os.O_RDONLY | os.O_CLOEXEC)
-            raw = os.pread(files[location], size, offset)
-            if len(raw) == size:
-                tensor = copy.graph.initializer[at]
-                tensor.ClearField("external_data")
-                tensor.ClearField("data_location")
-                tensor.raw_data = raw
+        with contextlib.ExitStack() as stack:
+            for at, location, offset, size in small:
+                if location not in files:
+                    path = external.resolve(weights_dir, location)
+                    files[location] = stack.enter_context(regular.opened(path))
+                raw = os.pread(files[location].fileno(), size, offset)
+                if len(raw) == size:
+                    tensor = copy.graph.initializer[at]
+                    tensor.ClearField("external_data")
+                    tensor.ClearField("data_location")
+                    tensor.raw_data = raw
     except OSError:
         return model
-    finally:
-        for file in files.values():
-            os.close(file)
     return copy
 
 

@@ -1,6 +1,7 @@
 """Converted weights in memory: the same bits as from files, each once in a process, and files where memory will not do."""
 
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from engines.graph import converted, external
 from engines.graph.emulate import emulate_precision
 from engines.graph.typed import to_precision
 from engines.spec import parse
+
+from ...patience import allow
 
 FLOAT = TensorProto.FLOAT
 HALF, WIDE = np.dtype(np.float16), np.dtype(np.float32)
@@ -272,6 +275,18 @@ def test_weights_that_are_many_or_cannot_be_read_stay_outside(tmp_path: Path, mo
     monkeypatch.undo()
     (tmp_path / "weights/w.bin").unlink()
     assert weights.take_inside(model, str(tmp_path)) is model
+
+
+def test_a_pipe_in_the_place_of_a_weights_file_is_not_waited_for(tmp_path: Path) -> None:
+    """As a session of somebody else may have it."""
+    model, _ = model_of(tmp_path, "BatchNormalization")
+    (tmp_path / "weights/w.bin").unlink()
+    os.mkfifo(tmp_path / "weights/w.bin")
+    given: list[onnx.ModelProto] = []
+    reading = threading.Thread(target=lambda: given.append(weights.take_inside(model, str(tmp_path))), daemon=True)
+    reading.start()
+    reading.join(allow(10))
+    assert given == [model]
 
 
 def test_room_is_looked_for_only_where_a_weight_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
