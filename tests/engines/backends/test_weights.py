@@ -278,7 +278,7 @@ def test_weights_that_are_many_or_cannot_be_read_stay_outside(tmp_path: Path, mo
 
 
 def test_a_pipe_in_the_place_of_a_weights_file_is_not_waited_for(tmp_path: Path) -> None:
-    """As a session of somebody else may have it."""
+    """A session that holds one is refused before this; what opens a file waits for none all the same."""
     model, _ = model_of(tmp_path, "BatchNormalization")
     (tmp_path / "weights/w.bin").unlink()
     os.mkfifo(tmp_path / "weights/w.bin")
