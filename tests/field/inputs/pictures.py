@@ -28,6 +28,22 @@ def line(height: int, width: int, seed: int) -> Picture:
     return page(height, width, seed, 1)
 
 
+def text(height: int, width: int, seed: int, letters: str) -> Picture:
+    """uint8 [height, width, 3]: these letters, a little apart and crossed by lines, as captchas have them."""
+    random = np.random.default_rng(seed)
+    paper = tuple(int(x) for x in random.integers(190, 256, 3))
+    image = Image.new("RGB", (width, height), paper)
+    draw = ImageDraw.Draw(image)
+    for i, letter in enumerate(letters):
+        ink = tuple(int(x) for x in random.integers(0, 120, 3))
+        at = (int(width * (i + random.uniform(0.1, 0.4)) / len(letters)), int(height * random.uniform(0.05, 0.3)))
+        draw.text(at, letter, fill=ink, font=ImageFont.load_default(int(height * random.uniform(0.55, 0.7))))
+    for _ in range(3):
+        ends = [tuple(int(v) for v in random.integers(0, (width, height))) for _ in range(2)]
+        draw.line(ends, fill=tuple(int(x) for x in random.integers(60, 180, 3)))
+    return _taken(image, random, paper)
+
+
 def scene(height: int, width: int, seed: int) -> Picture:
     """uint8 [height, width, 3]: figures with heads, limbs and faces before a ground that shades from one colour into another."""
     random = np.random.default_rng(seed)
