@@ -13,11 +13,10 @@ from engines.spec import EngineSpec, parse
 from engines.workers.executor import Prober
 from wizard.runner.decisive import Decisive, Shape, counted, judged_as, recorded_count, shape
 from wizard.runner.drive import Fingerprints
-from wizard.runner.limits import minutes
 from wizard.runner.rates import Count, Rule, Tally, rule
 from wizard.runner.table import Outcome, Row, Stand
 from wizard.session.problems import SessionProblem
-from wizard.words import show_error
+from wizard.words import duration, show_error
 
 _UNANSWERED = 3  # looks that were no answer (a crash, a refusal), after which no more are taken
 
@@ -60,7 +59,7 @@ class Again:
         least = sum(1 if r.unchanged and r.then.runs.failures else r.ladder[0] for r, _ in each.values())
         most, seconds = sum(r.ladder[-1] for r, _ in each.values()), sum(r.ladder[-1] * s for r, s in each.values())
         return rules, (
-            f"The fault comes and goes, so its rates are compared: {least} to {most} tries, {minutes(seconds)} at most by what "
+            f"The fault comes and goes, so its rates are compared: {least} to {most} tries, {duration(seconds)} at most by what "
             "each took when it was recorded."
         )
 

@@ -9,6 +9,7 @@ from engines.graph import ranges
 from engines.probe import AnyProbe, Check, LoadInputs, Measure
 from engines.sources import scripts
 from engines.spec import name_of_engine
+from wizard.words import duration
 
 # A usual build takes far less than ten times the longest so far, of which the first also loads libraries; a short one may meet a
 # busy machine.
@@ -63,13 +64,4 @@ def tell_of_waiting(slots: Iterable[Any], limit: float) -> str:
     seconds = max((slot.seconds for slot in slots), default=0.0)
     if seconds < LONG:
         return ""
-    return (
-        f" ({minutes(seconds)} at work on this one; it is stopped after {minutes(limit)}, --timeout sets another limit)"
-    )
-
-
-def minutes(seconds: float) -> str:
-    """``45 s``, ``12 min``, ``1.5 h``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.3g} h"
+    return f" ({duration(seconds)} at work on this one; it is stopped after {duration(limit)}, --timeout sets another limit)"
