@@ -29,7 +29,7 @@ TODO: Mapping[str, tuple[str, ...]] = {
         "report.html tells all",
     ),
     "worked-around": (
-        "Use this model in place of yours. Keep 3 nodes in higher precision", "worked-around.onnx",
+        "Use this model in place of yours: 3 nodes of it, named below, stay in higher precision.", "worked-around.onnx",
         "Paste this first (trtexec, with the types of", "for the rest and for other tools see SESSION/case/workaround.md",
         "trtexec --onnx=worked-around.onnx", "Hand the case folder on",
         "python SESSION/case/check.py", "narrowdown replay SESSION --expect fixed", "report.html tells all",

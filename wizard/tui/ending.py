@@ -56,7 +56,12 @@ def list_todo(scene: Scene, verdict: str) -> list[Deed]:
     cure = scene.state.findings.workaround
     if verdict == "worked-around" and cure is not None:
         if MIXED in scene.files:
-            made.append(Deed(f"Use this model in place of yours. {remedy(cure)}", shorten_path(here / MIXED)))
+            kept = len(cure.keep_names)
+            said = (
+                f": {count(kept, 'node')} of it, named below, {'stays' if kept == 1 else 'stay'} in higher precision."
+            )
+            instead = f"Use this model in place of yours{said if kept else f'. {remedy(cure)}'}"
+            made.append(Deed(instead, shorten_path(here / MIXED)))
         else:
             made.append(Deed(remedy(cure)))
         if f"case/{APPLY}" in scene.files:
