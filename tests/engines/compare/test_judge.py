@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.compare.criterion import ANSWERS, METRICS, Criterion, Signature, Verdict
-from engines.compare.judge import badness, judge, judge_check, judge_shrunk, judge_whole, limit, worst
+from engines.compare.judge import badness, judge, judge_check, judge_shrunk, judge_whole, limit, use_up, worst
 from engines.probe import HUGE, Measurement, SampleResult, Score
 
 RULE = Criterion(tolerance=0.01)
@@ -171,6 +171,8 @@ def test_the_worst_is_nonfinite_then_highest_then_first() -> None:
     assert worst((a, b), RULE) == ("real:0/0", "y", 0.5)
     assert worst((a, broken, b), RULE) == ("real:0/2", "y", HUGE)
     assert worst((), RULE) == ("", "", 0.0)
+    assert use_up(off(0.005), RULE) == 0.5
+    assert use_up(broken.outputs[0], RULE) == use_up(off(HUGE), RULE) == HUGE
     scaled = Criterion(tolerance=0.01, tolerances={"big": 10.0})
     assert worst((SampleResult("s", (off(5.0, "big"), off(0.5))),), scaled)[1] == "y"
 

@@ -165,7 +165,8 @@ def test_what_fires_just_beside_a_bound_is_not_said_of_what_lies_far_from_it(sig
         over = levels["most"] > 32 or (levels["most"] == 32 and levels["x holds"] in signs)  # type: ignore[operator]
         return "fires" if levels["the type"] == "int64" and over else "passes"
 
-    found, _ = search(truth, factors)
+    found, asked = search(truth, factors)
+    assert len(asked) <= 75, "each part of an or is tried alone once beside each of the others' levels"
     assert found.surprises, "none met the bound by chance, so this shows nothing: another seed, another base"
     for most, x in itertools.product(range(8, 56), ("given", "drawn", "positive", "negative", "both signs")):
         levels: tuple[Level, ...] = (8, "int64", "1", x, most, 18, 1)

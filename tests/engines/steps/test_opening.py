@@ -244,11 +244,16 @@ def test_that_nothing_was_rounded_is_said(opened: Callable[..., Any], kind: int)
     assert ("Nothing in this model is in FP32, so nothing was rounded to FP16" in outcome.message) == (kind != FLOAT)
 
 
-@pytest.mark.parametrize(("most", "told"), [(70_000.0, True), (60_000.0, False)])
-def test_inputs_beyond_the_precision_are_told_of(opened: Callable[..., Any], most: float, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("engine", "most", "told"),
+    [(FP16, 70_000.0, True), (FP16, 60_000.0, False), ("emulate:precision=bf16", 70_000.0, False)],
+)
+def test_inputs_beyond_the_precision_are_told_of(
+    opened: Callable[..., Any], engine: str, most: float, told: bool
+) -> None:
     """Columns of a table as they come, scaled by the model's first node: the emulation passes, an engine in FP16 is infinite."""
     made = model([node("Mul", ["x", "k"], ["y"])], {"x": [1, 4]}, {"y": [1, 4]}, {"k": np.float32([1e-5])})
-    done = opened(made, {"x": np.float32([[1, 2, 3, -most]])}).step("compare").finish
+    done = opened(made, {"x": np.float32([[1, 2, 3, -most]])}, engine=engine).step("compare").finish
     assert done.outcome.verdict == "passes"
     said = [n for n in done.findings.notes if "'x' reaches 70,000, and FP16 ends at 65,504" in n]
     assert bool(said) == told

@@ -146,6 +146,11 @@ def test_given_samples_that_cleaning_cures_are_not_forgotten_over_made_up_ones(a
         assert done.finish.findings.model == model
         assert done.finish.outcome.verdict == "fails"
         assert ("every sample that you gave passes then" in done.finish.outcome.message) == (model == "m")
+    signature = Signature("accuracy", sample="random:0", outputs=("y",), errors={"y": 0.5})
+    noise = locked(answers, signature=signature, sample="random:0")
+    right = [answers.measured(("real:0", 0.0), ("random:0", error)) for error in (0.4, 0.5)]
+    done = walk("sanitize", answers.context(noise), sanitized(answers, *right))
+    assert done.finish.findings.model == "clean", "none of the given ones failed before, so none was cured"
 
 
 def test_what_passes_as_given_was_not_cured_by_cleaning(answers: Any, walk: Any) -> None:

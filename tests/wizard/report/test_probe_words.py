@@ -16,10 +16,11 @@ from engines.probe import (
     LoadInputs,
     Measure,
     Measurement,
+    SampleResult,
     Sanitize,
     Score,
 )
-from wizard.report.probe_words import kept, part, say_worst, size, tried, verdict
+from wizard.report.probe_words import kept, part, say_worst, say_worst_run, size, tried, verdict
 
 
 def measure(candidate: Candidate | None = None, **more: object) -> Measure:
@@ -97,3 +98,13 @@ def test_what_is_finite_is_not_called_infinite() -> None:
     assert say_worst([Score("y", new_nonfinite=2)]) == "2 values infinite or NaN"
     lost = "27 values not what the reference has there, infinite or NaN"
     assert say_worst([Score("y", rel_l2=5e-8, lost_nonfinite=27)]) == lost, "OpenVINO's Exp of NaN is infinite"
+
+
+def test_the_worst_run_is_one_with_values_that_are_not_finite_whatever_the_errors_of_others() -> None:
+    runs = [
+        (SampleResult("real:0", (Score("y", **score),)),)
+        for score in ({"rel_l2": 0.9}, {"new_nonfinite": 3}, {"rel_l2": 0.2})
+    ]  # type: ignore[arg-type]
+    assert say_worst_run(Measurement(results=runs[0], runs=tuple(runs[1:]))) == "3 values infinite or NaN"
+    assert say_worst_run(Measurement(results=runs[2], runs=(runs[0],))) == say_worst([Score("y", rel_l2=0.9)])
+    assert say_worst_run(Measurement()) == ""

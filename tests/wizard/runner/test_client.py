@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from house import PROBLEM, Oracle, runner, state
@@ -31,7 +32,7 @@ from wizard.runner.options import Options
 from wizard.runner.server import Server
 from wizard.session import events as e
 from wizard.session import folder as folders
-from wizard.session.journal import NAME, read
+from wizard.session.journal import NAME, Journal, read
 from wizard.session.lock import Lock
 from wizard.session.problems import DamagedJournal, Held, SessionProblem
 from wizard.session.single import single_flow
@@ -650,3 +651,26 @@ def test_a_runner_that_does_not_answer_is_there_all_the_same(place, monkeypatch,
     finally:
         path.unlink(missing_ok=True)
         held.release()
+
+
+def test_what_was_closed_before_ours_took_it_up_is_from_before(place, monkeypatch):
+    """A runner that is left alone closes the session while the next one starts: which of the two it was the journal tells."""
+    monkeypatch.setattr("wizard.session.lock.holder", lambda _: None)
+    written = Journal(place / NAME)
+    client = Client(place)
+    client._process = ours = SimpleNamespace(pid=4_000_000, poll=lambda: None)
+    written.append(e.SessionOpened(id="a", pid=3_999_999))
+    closed = written.append(e.SessionClosed(exit_code=130))
+    client.poll()
+    assert client.earlier >= closed.seq, "ours is only beginning"
+    opened = written.append(e.SessionOpened(id="a", pid=ours.pid, resumed=True))
+    client.poll()
+    assert client.earlier == opened.seq
+    ended = written.append(e.SessionClosed(exit_code=130))
+    client.poll()
+    assert client.earlier < ended.seq
+    never = Client(place)
+    never._process = SimpleNamespace(pid=4_000_001, poll=lambda: 4)
+    never.poll()
+    assert never.earlier == 0, "ours has ended, and what the journal says last holds"
+    written.close()
