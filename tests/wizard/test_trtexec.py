@@ -1,5 +1,6 @@
 """Every call of trtexec that is shown to a user, against the options that trtexec of that version takes."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,9 @@ ASKED = [
 KEPT = Cure(keep=("/a/Pow", "/b"), file="worked-around.onnx")
 
 
+loaded = functools.cache(load)  # of a flow's name: read once for ninety tests
+
+
 def takes(version: str, spec: str) -> bool:
     """Whether it is a build that the version has."""
     return version in OLD or "int8" not in spec
@@ -48,7 +52,7 @@ def test_those_of_the_flows(spec: str, version: str) -> None:
     problem = Problem(model="/m/model.onnx", engine=spec, inputs=("/m/in.json",))
     seen = 0
     for flow in shipped():
-        for node in load(flow).flow.nodes.values():
+        for node in loaded(flow).flow.nodes.values():
             for command in by_hand(node, values(problem, FINDINGS, have), have, spec):
                 seen += len(trtexec.words(command.text))
                 if version in NEW and command.text.startswith("# TensorRT up to 10;"):

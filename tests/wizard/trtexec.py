@@ -1,6 +1,7 @@
 """The options of trtexec by version, read from NVIDIA's open source (``samples/common/sampleOptions.cpp``), as trtexec itself
 cannot come without TensorRT. ``python tests/wizard/trtexec.py CLONE`` records them, of a clone of github.com/NVIDIA/TensorRT."""
 
+import functools
 import json
 import re
 import shlex
@@ -12,6 +13,7 @@ TABLE = Path(__file__).with_suffix(".json")
 VERSIONS = ("v9.3.0", "v10.0.1", "v10.6.0", "v10.8.0", "v10.12.0", "v10.15", "v11.0", "v11.1")
 
 
+@functools.cache
 def options(version: str) -> set[str]:
     """Those that trtexec of the version takes."""
     at = VERSIONS.index(version)
