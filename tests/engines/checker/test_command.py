@@ -154,7 +154,7 @@ def test_a_timeout_kills_the_group_even_if_it_will_not_listen(tmp_path: Path) ->
     )
     begun = time.monotonic()
     got = check(command, tmp_path, timeout=1.5)
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < allow(15)
     assert got.status == "timeout"
     assert got.signal == 0
     assert "no verdict within 1.5 s" in got.message
@@ -165,7 +165,7 @@ def test_a_timeout_kills_the_group_even_if_it_will_not_listen(tmp_path: Path) ->
 def test_a_silent_checker_that_closed_its_streams_still_times_out(tmp_path: Path) -> None:
     got = check(script(tmp_path, "import os, time; os.close(1); os.close(2); time.sleep(60)"), tmp_path, timeout=1.0)
     assert got.status == "timeout"
-    assert got.seconds < 10
+    assert got.seconds < allow(10)
 
 
 def test_a_checker_that_closed_its_streams_is_waited_for(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_what_it_leaves_behind_does_not_hold_it_up_and_is_killed(tmp_path: Path)
     )
     begun = time.monotonic()
     got = check(command, tmp_path)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < allow(20)
     assert (got.status, got.returncode) == ("exited", 1)
     assert gone(int(got.stdout))
 

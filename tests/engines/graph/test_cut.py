@@ -331,9 +331,9 @@ def test_a_cut_of_a_heavy_model_copies_no_weights(store: Store, tmp_path: Path) 
     times = []
     for low in range(layers):
         candidate = Candidate(nodes=f"{low}-{layers - 1}")
-        start = time.perf_counter()
+        start = time.process_time()
         one = case.cut(candidate)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
         assert one.model.ByteSize() < 20_000
         assert len(one.model.graph.initializer) == layers - low
     assert np.median(times) < 0.05  # some 0.3 ms; the bound only says that no weight was touched

@@ -363,14 +363,15 @@ def test_a_wrapped_tensor_is_handed_on_to_all_that_read_it(form: str) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_wrapped_everywhere_onnx_s_own_node_tests_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every type and rank that an operator's definition has inside, zero dimensions among them."""
-    for pool in ("averagepool", "lppool", "maxpool"):  # have no such definition, and take most of the time to make the tests
+    for pool in ("averagepool", "lppool", "maxpool"):  # of no such definition, and the most work to make tests of
         monkeypatch.setitem(sys.modules, f"onnx.backend.test.case.node.{pool}", ModuleType(pool))
     tried = Counter[str]()
     for case in load_model_tests(kind="node"):
         if "_expanded" not in case.name or "bernoulli" in case.name or len(case.model.graph.node) > 40:
             continue  # the one draws numbers
         inner = [out for n in case.model.graph.node for out in n.output if out]
-        wrapped = {form: changed for form in WRAPS for changed, done in [keep_apart(case.model, "", form, inner)] if done}
+        tries = {form: keep_apart(case.model, "", form, inner) for form in WRAPS}
+        wrapped = {form: changed for form, (changed, done) in tries.items() if done}
         if not wrapped:
             continue
         given = dict(zip([i.name for i in case.model.graph.input], case.data_sets[0][0], strict=False))

@@ -1,9 +1,10 @@
 """A worker that does what an Inspect or Measure probe's ``engine`` says: the pool's rules are tested against it in milliseconds.
 
 ``sleep=S`` answers after S seconds; ``die=N`` kills itself with signal N; ``exit=N``; ``garbage``; ``hang``; ``busy=S``: leaves a
-mark in the session folder for S seconds; ``die-if-busy``: dies if there is one; ``map=KIB``: fills a file through memory;
-``eat=MIB``; ``env=NAME``; ``gpus=N``: says that the engine takes so many; ``tell=NAME``: that an
-environment variable is its fingerprint; ``idle-death``: answers, then dies.
+mark in the session folder for S seconds, ``busy=FILE``: until there is such a file; ``die-if-busy``: dies if there is a mark;
+``meet=N``: waits until so many have come here; ``map=KIB``: fills a file through memory; ``eat=MIB``; ``env=NAME``; ``gpus=N``:
+says that the engine takes so many; ``tell=NAME``: that an environment variable is its fingerprint; ``idle-death``: answers,
+then dies.
 """
 
 import mmap
@@ -60,8 +61,16 @@ def main() -> None:
             elif word == "busy":
                 mark = root / f"busy-{os.getpid()}"
                 mark.touch()
-                time.sleep(float(value))
+                if value.replace(".", "").isdigit():
+                    time.sleep(float(value))
+                else:
+                    while not (root / value).exists():
+                        time.sleep(0.01)
                 mark.unlink()
+            elif word == "meet":
+                (root / f"met-{os.getpid()}").touch()
+                while len(list(root.glob("met-*"))) < int(value):
+                    time.sleep(0.01)
             elif word == "env":
                 facts["env"] = os.environ.get(value)
             elif word == "gpus":

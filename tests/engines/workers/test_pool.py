@@ -20,6 +20,8 @@ from engines import installed
 from engines.probe import Inspect, Measure, Measurement
 from engines.workers.pool import Death, Pool
 
+from ...patience import allow
+
 SCRIPTED = Path(__file__).with_name("scripted.py")
 PACKAGES = str(Path(engines.__file__).parent.parent)
 
@@ -36,7 +38,7 @@ def use(root: Path, slots: int, work: Callable[[Pool], Awaitable[Any]], **option
         finally:
             begun = time.monotonic()
             await pool.stop(hard=True)
-            assert time.monotonic() - begun < 3
+            assert time.monotonic() - begun < allow(3)
             assert children() == others
 
     return asyncio.run(body())
@@ -85,11 +87,11 @@ def test_one_warm_worker_answers_probe_after_probe(tmp_path: Path) -> None:
 
 def test_slots_work_side_by_side(tmp_path: Path) -> None:
     async def work(pool: Pool) -> list[Measurement]:
-        return await asyncio.gather(*(pool.run(ask("sleep=0.3")) for _ in range(3)))
+        return await asyncio.gather(*(pool.run(ask("meet=3"), timeout=60.0) for _ in range(3)))
 
     answers = use(tmp_path, 3, work)
+    assert [m.status for m in answers] == ["ok"] * 3
     assert len({m.facts["pid"] for m in answers}) == 3
-    assert max(m.facts["begun"] for m in answers) < min(m.facts["ended"] for m in answers)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_silence_is_a_timeout_even_if_term_is_ignored(tmp_path: Path) -> None:
     late, seconds, after = use(tmp_path, 1, work)
     assert late.status == "timeout"
     assert "while running 3 of 8" in late.message
-    assert 0.3 <= seconds < 2
+    assert 0.3 <= seconds < allow(2)
     assert after.status == "ok"
 
 
@@ -190,11 +192,16 @@ def test_a_crash_beside_another_probe_is_tried_again_alone(tmp_path: Path) -> No
     deaths: list[Death] = []
 
     async def work(pool: Pool) -> tuple[Measurement, Measurement]:
-        busy = asyncio.create_task(pool.run(ask("busy=0.6")))
-        await asyncio.sleep(0.3)
+        busy = asyncio.create_task(pool.run(ask("busy=died")))
+        while not list(tmp_path.glob("busy-*")):
+            await asyncio.sleep(0.01)
         return await pool.run(ask("die-if-busy")), await busy
 
-    answer, _ = use(tmp_path, 2, work, on_death=deaths.append)
+    def died(death: Death) -> None:
+        deaths.append(death)
+        (tmp_path / "died").touch()
+
+    answer, _ = use(tmp_path, 2, work, on_death=died)
     assert answer.status == "ok"
     assert len(deaths) == 1
 
@@ -203,7 +210,7 @@ def test_a_crash_that_comes_again_alone_is_reported_once(tmp_path: Path) -> None
     deaths: list[Death] = []
 
     async def work(pool: Pool) -> list[Measurement]:
-        return await asyncio.gather(pool.run(ask("sleep=0.4")), pool.run(ask("sleep=0.1,die=11")))
+        return await asyncio.gather(pool.run(ask("meet=2,sleep=0.4")), pool.run(ask("meet=2,die=11")))
 
     answers = use(tmp_path, 2, work, on_death=deaths.append)
     assert [m.status for m in answers] == ["ok", "crash"]
@@ -314,7 +321,7 @@ def test_stopping_is_bounded_and_answers_everyone(tmp_path: Path, hard: bool) ->
 
     answers, seconds = use(tmp_path, 2, work)
     assert [m.status for m in answers] == ["cancelled"] * 5
-    assert seconds < 3
+    assert seconds < allow(3)
 
 
 def test_a_soft_stop_lets_a_short_probe_finish(tmp_path: Path) -> None:
@@ -432,8 +439,9 @@ def test_a_worker_killed_for_memory(
 def test_the_snapshot_tells_who_does_what(tmp_path: Path) -> None:
     async def work(pool: Pool) -> Any:
         await pool.run(ask("sleep=0"))
-        task = asyncio.create_task(pool.run(ask("say=building,sleep=0.4")))
-        await asyncio.sleep(0.2)
+        task = asyncio.create_task(pool.run(ask("say=building,sleep=1")))
+        while pool.snapshot()[0].text != "building":
+            await asyncio.sleep(0.02)
         seen = pool.snapshot()
         await task
         return seen, pool.snapshot()
@@ -441,7 +449,7 @@ def test_the_snapshot_tells_who_does_what(tmp_path: Path) -> None:
     (busy, cold), (idle, _) = use(tmp_path, 2, work)
     assert (busy.state, busy.op, busy.text) == ("busy", "inspect", "building")
     assert busy.pid > 0
-    assert 0.05 < busy.seconds < 0.4
+    assert 0 < busy.seconds < allow(1)
     assert (cold.state, cold.pid) == ("cold", 0)
     assert (idle.state, idle.text) == ("idle", "")
 
@@ -608,7 +616,9 @@ def test_one_gpu_is_left_whatever_two_engines_say(tmp_path: Path) -> None:
 
     async def work(pool: Pool) -> tuple[Measurement, int]:
         await asyncio.gather(*(pool.run(ask(order)) for order in orders))
-        await asyncio.sleep(1.0)  # until both were asked on both
+        while pool.gpus > 1:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.5)  # until both were asked on both: none may be left out for it
         return await asyncio.wait_for(pool.run(ask("sleep=0")), 20), pool.gpus
 
     answer, known = use(tmp_path, 2, work, gpus=GPUS)

@@ -204,7 +204,7 @@ def test_every_answer_explains_itself_whatever_was_measured(name: str) -> None:
     node = FLOW.nodes[name]
 
     @given(outcomes_of(node))
-    @settings(max_examples=40)
+    @settings(max_examples=20)
     def explains(measured: dict[str, Any]) -> None:
         for answer in node.answers.values():
             assert "{{" not in render(answer.because, measured)

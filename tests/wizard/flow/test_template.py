@@ -99,11 +99,11 @@ def test_what_templates_do(text: str, values: dict[str, object], expected: str) 
     ],
 )
 def test_what_templates_refuse(text: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(TemplateProblem) as caught:
         render(text, {"a": "value", "b": "other"})
     assert str(caught.value).endswith(".")
-    assert time.monotonic() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 @pytest.mark.parametrize(
