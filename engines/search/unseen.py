@@ -46,13 +46,15 @@ class Determined(msgspec.Struct, frozen=True):
 
 class Tried(msgspec.Struct, frozen=True):
     """``failing``: the samples that it is not right on, the worst first; those of ``near`` among them are its own. ``loose``: of
-    ``near`` those that are not determined. ``lost``: how many of those that fail are of earlier batches."""
+    ``near`` those that are not determined. ``lost``: how many of those that fail are of earlier batches. ``counted``: the made
+    samples that ``unseen`` counts; how many of them fail without the workaround ``count_plain`` asks."""
 
     unseen: Unseen = Unseen()
     failing: tuple[str, ...] = ()
     near: Near = Near()
     loose: frozenset[str] = frozenset()
     lost: int = 0
+    counted: tuple[tuple[Near, tuple[str, ...]], ...] = ()
 
 
 def set_apart(findings: Findings, samples: Collection[str]) -> frozenset[str]:
@@ -156,13 +158,11 @@ def try_unseen(
         return Tried(unseen, tuple(over))
     yield Note(f"does it hold on {len(near.feeds) * each} samples that it was not made on?")
     m: Measurement = yield from question(near.inputs, near.feeds)
-    without = yield from asked(ask.plain(near.feeds, inputs=near.inputs))
-    if m.status != "ok" or without.status != "ok":
+    if m.status != "ok":
         return Tried(unseen, tuple(over))
-    made = yield from count_determined(ask, near, m)
-    failing = list_failing(restrict(without, by_sample(made.counted)), rule)
-    unseen = add_made(unseen, made, rule, plain=len(failing))
-    return Tried(unseen, (*over, *made.missed), near, made.loose)
+    made: Determined = yield from count_determined(ask, near, m)
+    counted = ((near, tuple(by_sample(made.counted))),)
+    return Tried(add_made(unseen, made, rule, plain=0), (*over, *made.missed), near, made.loose, counted=counted)
 
 
 def try_earlier(ask: Inquiry, question: Ask, earlier: Iterable[Tried], tried: Tried) -> Sub[Tried]:
@@ -174,21 +174,30 @@ def try_earlier(ask: Inquiry, question: Ask, earlier: Iterable[Tried], tried: Tr
             continue
         yield Note("is it still right on the samples that it was tried on before?")
         m: Measurement = yield from question(before.near.inputs, before.near.feeds)
-        without = yield from asked(ask.plain(before.near.feeds, inputs=before.near.inputs))
-        if m.status != "ok" or without.status != "ok":
+        if m.status != "ok":
             continue
         again = restrict(m, set(by_sample(m)) - before.loose)
         found: Determined = yield from count_determined(ask, before.near, again)
         lost = restrict(found.counted, found.missed)
-        bare = len(list_failing(restrict(without, found.missed), rule))
-        figures = add_made(tried.unseen, msgspec.structs.replace(found, counted=lost), rule, plain=bare)
+        figures = add_made(tried.unseen, msgspec.structs.replace(found, counted=lost), rule, plain=0)
         tried = msgspec.structs.replace(
             tried,
             unseen=msgspec.structs.replace(figures, undetermined=tried.unseen.undetermined),
             failing=(*tried.failing, *found.missed),
             lost=tried.lost + len(found.missed),
+            counted=(*tried.counted, *(((before.near, found.missed),) if found.missed else ())),
         )
     return tried
+
+
+def count_plain(ask: Inquiry, tried: Tried, unseen: Unseen) -> Sub[Unseen]:
+    """The figures with how many of the made samples that are counted fail without the workaround: asked of what is told alone, as
+    a search makes several times as many."""
+    failing = 0
+    for near, samples in tried.counted:
+        plain = yield from asked(ask.plain(near.feeds, inputs=near.inputs))
+        failing += len(list_failing(restrict(plain, samples), ask.criterion)) if plain.status == "ok" else 0
+    return msgspec.structs.replace(unseen, plain=unseen.plain + failing)
 
 
 def does_as_well(smaller: Unseen, before: Unseen) -> bool:
@@ -223,11 +232,12 @@ def add_made(unseen: Unseen, made: Determined, rule: Criterion, *, plain: int) -
 
 def find_undetermined(ask: Inquiry, near: Near, m: Measurement, over: list[str]) -> Sub[frozenset[str]]:
     """Of the made samples that fail, those that rounding of the inputs moves as far in the reference itself: a picture of nothing
-    says nothing of a workaround."""
-    feeds = tuple(dict.fromkeys(s.partition("/")[0] for s in over))
-    if not feeds:
+    says nothing of a workaround. Rows that can be fed alone are; whole numbers are not rounded."""
+    if not over or not any(ask.index.tensors[t].floating for t in ask.index.inputs):
         return frozenset()
-    moved = yield from asked(ask.plain(feeds, inputs=near.inputs, engine=ask.ctx.reference, nudge="inputs", runs=DRAWS))
+    alone = any(s.rows for s in ask.findings.samples)
+    fed = tuple(over) if alone else tuple(dict.fromkeys(s.partition("/")[0] for s in over))
+    moved = yield from asked(ask.plain(fed, inputs=near.inputs, engine=ask.ctx.reference, nudge="inputs", runs=DRAWS))
     if moved.status != "ok":
         return frozenset()
     by, off = by_sample(moved), by_sample(m)

@@ -18,7 +18,7 @@ from engines.search.latency import measure_seconds, say_seconds
 from engines.search.rewrites import EXACT, REWRITES, Rewrite, list_rewrites, place_rewrite, rewrite_probe
 from engines.search.settle import Saved
 from engines.search.switches import list_switches
-from engines.search.unseen import Tried, set_apart, try_unseen
+from engines.search.unseen import Tried, count_plain, set_apart, try_unseen
 from engines.search.whole import list_feeds
 from engines.steps.base import BUILDS_MODELS, PASSES, Finish, Steps, StepSpec, comparison, unresolved
 from engines.steps.prepare import prepare_findings
@@ -203,21 +203,21 @@ def _build_rewritten(ask: Inquiry, one: Rewrite, at: str, row: RewriteRow, plain
     held = set_apart(findings, results)
     tried: Tried = yield from try_unseen(ask, elsewhere, measured[0], held, plain, 0)
     seconds, before = yield from measure_seconds(ask, lambda sample: rewrite_probe(ask, one.name, at, sample))
-    unseen = tried.unseen
-    holds = unseen.ok == unseen.n
+    holds = tried.unseen.ok == tried.unseen.n
     row = msgspec.structs.replace(
         row,
         verdict="cures" if holds else "fails",
         samples_ok=len(results) - len(held),
         samples_n=len(results) - len(held),
-        held_out_ok=unseen.ok,
-        held_out_n=unseen.n,
+        held_out_ok=tried.unseen.ok,
+        held_out_n=tried.unseen.n,
         seconds=seconds,
         before=before,
         why="" if holds else "it fails on samples that it was not tried on",
     )
     if not holds:
         return TriedRewrite(row, at)
+    unseen: Unseen = yield from count_plain(ask, tried, tried.unseen)
     return TriedRewrite(row, at, _as_workaround(ask, row, unseen), dict(measured[0].artifacts))
 
 

@@ -30,7 +30,7 @@ from engines.search.pace import halvings
 from engines.search.ranking import MOST_EFFECTS
 from engines.search.settle import Saved
 from engines.search.switches import list_switches
-from engines.search.unseen import WANTED, Tried, say_tried, set_apart, try_unseen
+from engines.search.unseen import WANTED, Tried, count_plain, say_tried, set_apart, try_unseen
 from engines.search.whole import list_feeds
 from engines.spec import parse
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
@@ -383,6 +383,7 @@ def _verify_option(
 
     held = set_apart(findings, by_sample(results[0]))
     tried: Tried = yield from try_unseen(ask, elsewhere, results[0], held, plain, 0)
+    unseen: Unseen = yield from count_plain(ask, tried, tried.unseen)
     changed = tuple(f"{k}={v}" for k, v in parse(engine).options if parse(ask.ctx.engine).get(k) != v)
     slower: str = yield from measure_latency(ask, engine=engine, forbid=forbid)
     return Workaround(
@@ -392,7 +393,7 @@ def _verify_option(
         forbid=forbid,
         samples_ok=len(good) - len(held),
         samples_n=len(good) - len(held),
-        unseen=tried.unseen,
+        unseen=unseen,
         error=error,
         margin=margin(ask.criterion, error),
         cost=slower,
@@ -458,7 +459,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="workaround",
-    version=10,
+    version=11,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,

@@ -59,6 +59,7 @@ class Simulated(msgspec.Struct, kw_only=True):
                   on the given one that it is near.
     ``spoiled``   sample -> (node, other, error): the one kept, the sample is wrong by so much, unless the other is, too.
     ``misread``   samples that a workaround is wrong on once it is a file.
+    ``rows``, ``alone``  how many rows a feed has, and what part of its error among the others a row has alone.
     ``keeps``     whether it can keep single nodes in higher precision.
     ``unanswered``, ``missed``  the questions that broke, and those whose runs did not show a fault that was there.
     """
@@ -78,6 +79,8 @@ class Simulated(msgspec.Struct, kw_only=True):
     every: int = 8
     spoiled: Mapping[str, tuple[int, int, float]] = {}
     misread: frozenset[str] = frozenset()
+    rows: int = 0
+    alone: float = 1.0
     made: dict[str, str] = {}
     keeps: bool = True
     unanswered: int = 0
@@ -92,8 +95,9 @@ class Simulated(msgspec.Struct, kw_only=True):
 
     def findings(self) -> Findings:
         """After a comparison: the failure of the worst sample is locked; none where every sample passes."""
-        samples = tuple(SampleInfo(s, "in.npz") for s in self.added)
-        results = [SampleResult(s, self._scores(self._whole(s), self.index.outputs)) for s in self.added]
+        samples = tuple(SampleInfo(s, "in.npz", rows=self.rows) for s in self.added)
+        ids = [row for s in self.added for row in self._list_rows(s)]
+        results = [SampleResult(s, self._scores(self._whole(s), self.index.outputs)) for s in ids]
         failing = [r for r in results if any(over(score, RULE) for score in r.outputs)]
         found = Findings(
             model="m", original="m", inputs="i", samples=samples, criterion=RULE, looks=self.looks, builds=self.builds
@@ -129,10 +133,11 @@ class Simulated(msgspec.Struct, kw_only=True):
         return self.asked[question]
 
     def _answer(self, probe: Measure, question: str) -> Measurement:
-        assert all(self.made[s] == probe.inputs for s in probe.samples if s in self.made), "none of these inputs"
+        feeds = {s.partition("/")[0] for s in probe.samples}
+        assert all(self.made[s] == probe.inputs for s in feeds if s in self.made), "none of these inputs"
         rng = random.Random(hashlib.sha256(f"{self.seed}{question}".encode()).digest())
         if probe.engine == "r":
-            return Measurement(results=tuple(self._result(probe, s, False) for s in probe.samples))
+            return Measurement(results=self._results(probe, False))
         plain = probe.candidate.nodes == ranges.ALL and not probe.marks and not probe.keep and not probe.righted
         if not plain and rng.random() < self.broken:
             self.unanswered += 1
@@ -140,8 +145,8 @@ class Simulated(msgspec.Struct, kw_only=True):
         shown = [rng.random() < self.rate for _ in range(max(1, probe.runs))]
         shown = shown[:1] * len(shown) if self.builds > 1 else shown
         cured = not self.shy.isdisjoint(ranges.decode(probe.marks))
-        wrong = tuple(self._result(probe, s, not cured) for s in probe.samples)
-        right = tuple(self._result(probe, s, False) for s in probe.samples)
+        wrong = self._results(probe, not cured)
+        right = self._results(probe, False)
         self._count(probe, hidden=wrong != right and not any(shown))
         runs = [wrong if hit else right for hit in shown]
         others = tuple(r for r in runs[1:] if r != runs[0])
@@ -153,13 +158,25 @@ class Simulated(msgspec.Struct, kw_only=True):
         self.hiding[question] = self.hiding.get(question, 0) + hidden
         self.missed += hidden and self.hiding[question] == self.builds
 
-    def _result(self, probe: Measure, sample: str, wrong: bool) -> SampleResult:
+    def _list_rows(self, feed: str) -> tuple[str, ...]:
+        return tuple(f"{feed}/{k}" for k in range(self.rows)) if self.rows and "/" not in feed else (feed,)
+
+    def _results(self, probe: Measure, wrong: bool) -> tuple[SampleResult, ...]:
+        """One for each row of a whole feed."""
+        return tuple(
+            self._result(probe, row, wrong, self.alone if "/" in asked else 1.0)
+            for asked in probe.samples
+            for row in self._list_rows(asked)
+        )
+
+    def _result(self, probe: Measure, sample: str, wrong: bool, part: float = 1.0) -> SampleResult:
         index, candidate = self.index, probe.candidate
         inside = set(node_ids(index, candidate))
         severed = set(severed_of(index, candidate))
         keep = frozenset(ranges.decode(probe.keep))
         righted = frozenset(ranges.decode(probe.righted))
         errors = self._whole(sample, inside, severed, keep, righted, probe.written) if wrong else {}
+        errors = {t: part * e for t, e in errors.items()}
         judged = outputs_of(index, candidate)
         effect: tuple[Score, ...] = ()
         if probe.effect:
@@ -195,9 +212,9 @@ class Simulated(msgspec.Struct, kw_only=True):
         return errors
 
     def _added(self, sample: str) -> Mapping[int, float]:
-        kind, _, number = sample.partition(":")
+        kind, _, number = sample.partition("/")[0].partition(":")
         if kind != "near":
-            return self.added[sample]
+            return self.added[sample if sample in self.added else sample.partition("/")[0]]
         given = list(self.added.values())
         return {**given[int(number) % len(given)], **(self.rare if int(number) % self.every == 0 else {})}
 
