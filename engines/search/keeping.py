@@ -52,11 +52,16 @@ TIMED_ANEW = 2.0
 # And where they are not, so that the next build is the one that was measured. Of six sets of 32 files for magika, with 1.3 and
 # 1.6 the search took 16 and 12 s, with 2 up to 40, for 10 to 24 nodes, which were wrong on none to two of 300 other files.
 STEADY = 1.5
+# And of layers left in float: the tolerance of INT8 is wide, each costs speed, and codes round alike in each build. Of the
+# demo's 46 layers 10 and 12 are kept in its two flows, 13 and 17 with 1.25.
+QUANTIZED = 1.05
 # What a sample that is asked alone is held to more strictly, and how much more each time that one is right alone and wrong among
 # others, where it rounds otherwise. Of 216 errors of magika's rows, near to what is allowed, nine in ten were 0.27 to 1.48 times
 # as large among others as alone, one in a hundred twice.
 ALONE = 1.05
 CLOSER = 1.25
+# Seconds that a run of all rows takes from which on that is done in place of asking about all of them: a search takes dozens.
+LONG = 0.1
 # Of the square of what is allowed that a search has at least, where everything kept is all but over it.
 ROOM = 0.01
 # Times the groups at first: with fewer builds left their halves would take all of them, and nothing would be left out.
@@ -123,6 +128,7 @@ def _search(
     plain: Measurement = yield from search.measure((), everywhere)
     if judge_whole(plain, ask.criterion).passed:
         return search.result("none-needed", (), plain)
+    search.long = search.steady and plain.run_seconds > LONG
     whole: Measurement = yield from search.measure(everything, everywhere)
     if not judge_whole(whole, ask.criterion).passed:
         off = worst(plain.results, ask.criterion)[2] if plain.results else 0.0
@@ -133,7 +139,7 @@ def _search(
         seeds = tuple(sorted({n for p in places for n in p.keep})) or seeds
     held = set_apart(ask.findings, by_sample(plain))
     search.seen = frozenset(by_sample(plain)) - held
-    strict = _tighten_criterion(ask.criterion, params.margin or (STEADY if search.steady else TIMED_ANEW))
+    strict = _tighten_criterion(ask.criterion, params.margin or search.find_margin())
     search.aim = strict if judge_whole(whole, strict).passed else ask.criterion
     search.working = _hardest_samples(ask.findings)
     start: NodeSet = ()
@@ -194,7 +200,7 @@ class _Best(msgspec.Struct, frozen=True):
 class _Search(KeptSets):
     """The search for the fewest nodes. ``aim``: what samples are held to, the tolerance less the margin where that can be had;
     ``working``: what is fed in it, the samples that sets were seen to fail on; ``batches``: what sets were tried on so far;
-    ``steady``: no kernels are timed, so that the next build is the one that was measured."""
+    ``steady``: no kernels are timed, so that the next build is the one that was measured; ``long``: and all rows take long."""
 
     def __init__(self, ask: Inquiry, params: PrecisionParams, everything: NodeSet) -> None:
         super().__init__(ask)
@@ -202,11 +208,18 @@ class _Search(KeptSets):
         self.params, self.everything = params, everything
         self.everywhere = list_feeds(ask.findings)
         self.steady = not ask.ctx.engine_info.gpus
+        self.long = False
         self.aim = ask.criterion
         self.working: tuple[str, ...] = ()
         self.batches: tuple[Tried, ...] = ()
         self.limit = params.budget  # builds; trimming has some of its own
         self.weights: dict[int, float] = {}  # node -> the most that it was seen to bring, 1 being all that is allowed
+
+    def find_margin(self) -> float:
+        """The margin where none is given."""
+        if unquantized(self.ask.ctx.reference):
+            return QUANTIZED
+        return STEADY if self.steady else TIMED_ANEW
 
     def fed(self, sample: str) -> str:
         """What to feed for a sample that is scored."""
@@ -289,9 +302,9 @@ class _Search(KeptSets):
                 break
             # A sample that this set does not cure joins the search; the worst first, a few at a time.
             failing = self.list_failing(final, self.aim)[:JOINING]
-            more = self._widen(self.working, failing, whole=holding is None and not self.steady)
+            more = self._widen(self.working, failing, whole=holding is None and not self.long)
             if more == self.working:
-                if holding is not None or not self.steady:
+                if holding is not None or not self.long:
                     break
                 alone = _tighten_criterion(alone, CLOSER)  # right alone, wrong among others
             self.working = more
@@ -401,11 +414,11 @@ class _Search(KeptSets):
                     return less
                 keep, back = less, ()
                 continue
-            more = self._widen(samples, self.list_failing(final, criterion)[:JOINING], whole=not self.steady)
+            more = self._widen(samples, self.list_failing(final, criterion)[:JOINING], whole=not self.long)
             if more == samples:
                 # Right alone, wrong among others: as near to what is allowed as that, a row's rounding decides.
                 alone = _tighten_criterion(alone, CLOSER)
-                if not self.steady or not (yield from self.passes(keep, alone, samples)).passed:
+                if not self.long or not (yield from self.passes(keep, alone, samples)).passed:
                     break
             samples, back = more, less
         return keep

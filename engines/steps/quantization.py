@@ -29,7 +29,7 @@ from engines.probe import HUGE, Describe
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.inquiry import Inquiry, make_inquiry
-from engines.search.keeping import PrecisionParams, keep_higher
+from engines.search.keeping import QUANTIZED, PrecisionParams, keep_higher
 from engines.search.kept import Kept, make_workaround
 from engines.search.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, list_prefixes, name_scales, rank_layers
 from engines.search.settle import Saved
@@ -70,13 +70,13 @@ class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-# The search's bounds are those of precision, with a smaller margin: the tolerance of INT8 is wide already.
+# The search's bounds are those of precision, with a smaller margin.
 class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_bytes: int = BATCH_BYTES  # of marked tensors in one build
     most_effects: int = MOST_EFFECTS  # layers whose effect on the outputs is measured
     budget: int = 400  # builds of the search
     rounds: int = 8  # how often samples that a set does not cure are added to the search
-    margin: float = 1.25  # tolerance over error that is aimed at: each layer in float costs speed
+    margin: float = QUANTIZED  # tolerance over error that is aimed at: each layer in float costs speed
 
 
 def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
@@ -286,7 +286,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="quantization",
-    version=1,
+    version=2,
     summary="Rank the layers of a Q/DQ model by SQNR, and find the fewest to leave in float so that every sample passes.",
     run=quantization,
     outcome=QuantizationOutcome,

@@ -156,9 +156,9 @@ def test_a_model_without_pairs_is_bad_input(narrowdown, products) -> None:
 # All that the given samples need: the set without one of them is wrong on 79 or 80 of 80. Of 64 made near the given ones
 # seven are wrong with these five alone, by 10.2 to 15.1 % where 10 are allowed (ONNX Runtime asked directly). So samples that
 # were not given widen the set: to 11 and 9 where this was written, each needed for the margin that is aimed at; twelve at
-# most here, as processors round differently; thirteen since groups are weighed (26 November 2026, an Intel Xeon).
+# most here, as processors round differently (12 and 10 on an Intel Xeon, 26 November 2026).
 NEEDED = {"/b/b.1/f/f.6/Conv", "/b/b.2/f/f.0/Conv", "/b/b.2/f/f.6/Conv", "/b/b.2/Add", "/b/b.3/f/f.0/Conv"}
-MOST = 13
+MOST = 12
 
 
 @pytest.mark.slow

@@ -60,6 +60,7 @@ class Simulated(msgspec.Struct, kw_only=True):
     ``spoiled``   sample -> (node, other, error): the one kept, the sample is wrong by so much, unless the other is, too.
     ``misread``   samples that a workaround is wrong on once it is a file.
     ``rows``, ``alone``  how many rows a feed has, and what part of its error among the others a row has alone.
+    ``seconds``   that a run takes.
     ``keeps``     whether it can keep single nodes in higher precision.
     ``unanswered``, ``missed``  the questions that broke, and those whose runs did not show a fault that was there.
     """
@@ -81,6 +82,7 @@ class Simulated(msgspec.Struct, kw_only=True):
     misread: frozenset[str] = frozenset()
     rows: int = 0
     alone: float = 1.0
+    seconds: float = 0.0
     made: dict[str, str] = {}
     keeps: bool = True
     unanswered: int = 0
@@ -150,7 +152,8 @@ class Simulated(msgspec.Struct, kw_only=True):
         self._count(probe, hidden=wrong != right and not any(shown))
         runs = [wrong if hit else right for hit in shown]
         others = tuple(r for r in runs[1:] if r != runs[0])
-        return Measurement(results=runs[0], runs=others, varies=bool(others), facts={"runs": len(runs)})
+        facts = {"runs": len(runs)}
+        return Measurement(results=runs[0], runs=others, varies=bool(others), facts=facts, run_seconds=self.seconds)
 
     def _count(self, probe: Measure, *, hidden: bool) -> None:
         """A fault is missed where none of the builds that a verdict needs has shown it."""
