@@ -457,12 +457,29 @@ class _Search(KeptSets):
                 yield from self.let_decide(best, self.batches[:-1])
             less = yield from self.polish(best.keep, likely, less)
             if less == best.keep:
-                return best
+                break
             tried: Tried = yield from self.try_on_unseen(less, held, plain, self.params.batches + trim, best)
             if does_as_well(tried.unseen, best.unseen):
                 return _Best(less, self.seen, tried.unseen, tried)
-        self.seen = best.seen  # each of its nodes was needed for these, with the margin that they have
-        return best
+        self.seen = best.seen
+        return best if self.needs_each(best.keep) else (yield from self._leave_out_idle(best, held, plain))
+
+    def _leave_out_idle(self, best: _Best, held: frozenset[str], plain: Measurement) -> Sub[_Best]:
+        """A set that nothing smaller stood in for, without the nodes that the margin of each sample alone is the same without."""
+        fed: list[str] = []
+        for s in self.list_alone():
+            if (yield from self.passes(best.keep, self.aim, (s,))).passed:
+                fed.append(s)
+
+        def needed(items: NodeSet) -> Sub[Verdict]:
+            return (yield from self._is_needed(items, self.aim, tuple(fed)))
+
+        order = sorted(best.keep, key=lambda n: self.weights.get(n, MOST))
+        less = tuple(sorted((yield from leave_out_each(order, needed, self.pace)))) if fed else best.keep
+        if less == best.keep or not (yield from self.passes(less, self.ask.criterion, self.all_seen())).passed:
+            return best
+        tried = yield from self.try_on_unseen(less, held, plain, self.params.batches + TRIMS, best)
+        return _Best(less, self.seen, tried.unseen, tried) if does_as_well(tried.unseen, best.unseen) else best
 
     def let_decide(self, best: _Best, batches: Iterable[Tried]) -> Sub[None]:
         """The made samples that are determined and right with this set decide from now on. Those that it leaves less room than is
@@ -485,12 +502,9 @@ class _Search(KeptSets):
         return self.everything
 
     def needs_each(self, keep: NodeSet) -> bool:
-        """Whether each node of the set was seen to be needed: the set without it was measured, and did not do."""
-        known = self.list_sets().get(keep)
-        levels = (_tighten_criterion(self.aim, ALONE), self.aim, _tighten_criterion(self.ask.criterion, ALONE))
-        met = (c for c in levels if known is not None and judge_whole(self.judged(known), c).passed)
-        asked = next(met, self.ask.criterion)
-        return all(self.is_short(tuple(n for n in keep if n != one), asked) for one in keep)
+        """Whether each node of the set was seen to be needed, for the tolerance or for the margin that is aimed at."""
+        strict = (_tighten_criterion(c, ALONE) for c in (self.ask.criterion, self.aim))
+        return any(self.misses_each(keep, rule) for rule in (self.ask.criterion, self.aim, *strict))
 
     def result(
         self, outcome: str, keep: NodeSet, m: Measurement, *, minimal: bool = False, unseen: Unseen | None = None,

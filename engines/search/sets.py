@@ -101,6 +101,16 @@ class KeptSets:
         known = self._answers.get(keep, {})
         return any(judge_whole(self.judged(m), criterion).failed for m in known.values())
 
+    def misses_each(self, keep: NodeSet, criterion: Criterion) -> bool:
+        """Whether without each node of the set a sample was seen to fail that passes with it, by this criterion."""
+
+        def fails(without: NodeSet, sample: str) -> bool:
+            known = self._answers.get(without, {}).get(sample)
+            return known is not None and judge_whole(self.judged(known), criterion).failed
+
+        good = [s for s, m in self._answers.get(keep, {}).items() if judge_whole(self.judged(m), criterion).passed]
+        return all(any(fails(tuple(n for n in keep if n != one), s) for s in good) for one in keep)
+
     def list_failing(self, m: Measurement, criterion: Criterion) -> list[str]:
         """The samples that decide and are over tolerance, the worst first."""
         return list_failing(self.judged(m), criterion)
