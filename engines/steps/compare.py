@@ -702,7 +702,7 @@ def _score(row: dict[str, object]) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="compare",
-    version=8,
+    version=9,
     summary="Run the whole model on every sample and compare its outputs with the reference.",
     run=compare,
     outcome=CompareOutcome,

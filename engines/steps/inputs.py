@@ -131,7 +131,7 @@ def _plan(ctx: StepContext, _size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="inputs",
-    version=3,
+    version=4,
     summary="Compare on real and on random inputs, side by side.",
     run=inputs,
     outcome=InputsOutcome,
