@@ -383,6 +383,16 @@ def test_nothing_is_guessed_where_that_is_asked_for(make: Any, store: Store) -> 
     assert all("nothing was guessed" in guess for guess in facts["guesses"])
 
 
+def test_given_values_beyond_half_precision_are_found_and_the_largest_finite_one_told(
+    tmp_path: Path, make: Any, store: Store
+) -> None:
+    model = make({"x": (FLOAT, [4]), "n": (INT64, [4]), "small": (FLOAT, [4])})
+    whole, small = np.int64([10**6, 0, 0, 0]), np.float32([1, np.inf, np.nan, 65504])
+    rows = ([-90_000.0, np.nan, 2, 3], [70_000.0, np.inf, 2, 3], [1, 2, 3, 4])
+    files = [npz(tmp_path, f"{i}.npz", x=np.float32(row), n=whole, small=small) for i, row in enumerate(rows)]
+    assert given(model, store, *files)["large"] == {"x": 90_000.0}
+
+
 def test_rows_are_none_where_they_were_seen_to_depend(tmp_path: Path, make: Any, store: Store) -> None:
     model = make({"x": (FLOAT, ["n", 4])})
     free = given(model, store, npz(tmp_path, x=X))

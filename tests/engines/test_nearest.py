@@ -1,0 +1,21 @@
+"""What a wrong name is answered with: the one that was meant, or those that there are."""
+
+import pytest
+
+from engines.nearest import LISTED, suggest_or_list
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "said"),
+    [
+        ("imge", ("image", "mask"), " Did you mean 'image'?"),
+        ("q", ("x",), " It has 'x'."),
+        ("q", ("x", "y", "z"), " It has 'x', 'y' and 'z'."),
+        ("q", tuple("abcdef"), " It has 'a', 'b', 'c', 'd', 'e' and 'f'."),
+        ("q", tuple("abcdefgh"), " It has 'a', 'b', 'c', 'd', 'e', 'f' and 2 more."),
+        ("q", (), ""),
+    ],
+)
+def test_what_there_is_is_said_where_nothing_is_near(word: str, known: tuple[str, ...], said: str) -> None:
+    assert LISTED == 6
+    assert suggest_or_list(word, iter(known)) == said
