@@ -443,3 +443,17 @@ def test_emulate_and_typed_agree_on_kept_sets_of_the_sorter(sort: Subject) -> No
         verdicts.append(one > 1e-2)
     assert True in verdicts
     assert False in verdicts
+
+
+def test_an_operator_of_another_domain_is_rounded_whatever_its_name() -> None:
+    """A maker's own Relu may compute what it likes."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="first"),
+        helper.make_node("Relu", ["a"], ["y"], name="own", domain="maker"),
+    ]
+    shape = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y", "a")]
+    graph = helper.make_graph(nodes, "g", shape[:1], shape[1:2], value_info=shape[2:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("maker", 1)])
+    assert [n.op_type for n in emulate_precision(model, "fp16", (), stored=("x",)).graph.node] == [
+        "Relu", "Relu", "Cast", "Cast",
+    ]  # fmt: skip
