@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from engines import installed
+from engines.backends.base import EngineMissing
 from engines.probe import Inspect
 from engines.store.content import Store
 from engines.workers import operations
@@ -76,7 +77,11 @@ def test_a_module_whose_file_is_gone(ours: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_what_fails_after_a_change_is_no_answer(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine whose module is gone was "installed but does not load" for the journal, and the session ended without it."""
-    monkeypatch.setitem(sys.modules, "engines.backends.reference.engine", None)
+
+    def lacks(spec: str) -> None:
+        raise EngineMissing("reference is installed but does not load")
+
+    monkeypatch.setattr(operations.captures, "make_engine", lacks)  # which knows an engine that was asked for before
     probe, store = Inspect(engine="reference:precision=fp64"), Store(ours)
     answer = operations.execute_probe(probe, store, lambda _: None)
     assert (answer.status, "does not load" in answer.message) == ("unsupported", True)
