@@ -172,11 +172,12 @@ def _guided(model: Path, inputs: Path, session: Path, folder: Path) -> tuple[Cos
     engine = "onnxruntime:optimization=all" if model.stem.startswith("shapes") else "emulate:precision=fp16"
     words = ["run", model, "--inputs", inputs, "--engine", engine, "--display", "none", "--session", session]
     cost = narrowdown(*words, folder=folder)
+    disk = blocks(session) / 1e6  # before anything is computed from it again
     lowest, counted = least(session, folder)
     report = json.loads(narrowdown("report", session, "--format", "json", folder=folder).out)
     kept = len(report["workaround"]["keep_higher"])
     nodes = f"{kept} nodes kept, " if kept else ""
-    return cost, lowest, f"{nodes}{blocks(session) / 1e6:.0f} MB on the disk, {counted}"
+    return cost, lowest, f"{nodes}{disk:.0f} MB on the disk, {counted}"
 
 
 def reduced(what: str, model: Path, inputs: Path, folder: Path) -> Cells:
