@@ -187,17 +187,17 @@ def test_a_spread_failure_is_said_as_such_with_its_curve(walk: Callable, narrowd
     model, inputs = tiny.drift(models)
     walked = walk(model, "--engine", "emulate:precision=bf16", "--inputs", inputs)
     out = walked.ran.out
-    # Half of the nodes in FP32 cure the given samples, and a quarter of others near them are wrong still: no workaround.
-    assert walked.ran.code == 6, out + walked.ran.err
+    # Half of the nodes in FP32 cure the given samples and, with the room that is aimed at, others near them.
+    assert walked.ran.code == 0, out + walked.ran.err
     assert [node for node, _ in walked.answers()][-2:] == ["layerwise", "workaround"]
-    assert re.search(r"right on 4 of 4 it was made on, \d+ of 32 it had not seen", out)
+    assert re.search(r"right on 4 of 4 it was made on, 32 of 32 it had not seen", out)
     assert "spread over many layers, and no single node makes most of it" in out
     curve = re.search(r"error by depth: ([▁-█]{60})", out)
     assert curve is not None
     assert curve[1][0] == "▁"
     assert curve[1][-1] == "█"
     report = walked.reading.report()
-    assert (report.verdict, report.cause, report.culprits, report.nodes) == ("unresolved", "accumulation", (), ())
+    assert (report.verdict, report.cause, report.culprits, report.nodes) == ("worked-around", "accumulation", (), ())
     assert "spread over many layers" in report.headline
     assert len(report.depth) > 100
     page, text, data = (narrowdown("report", walked.folder, "--format", f).out for f in ("html", "md", "json"))
