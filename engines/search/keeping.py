@@ -228,13 +228,9 @@ class _Search(KeptSets):
         alone = any(s.rows for s in self.ask.findings.samples if s.id == feed or feed in self.near)
         return sample if row and alone else feed
 
-    def list_made(self) -> tuple[str, ...]:
-        """The feeds made near the session's that hold a sample that decides."""
-        return tuple(f for f in self.near if any(s.partition("/")[0] == f for s in self.seen))
-
     def all_seen(self) -> tuple[str, ...]:
         """Every feed that holds a sample that decides."""
-        return (*self.everywhere, *self.list_made())
+        return (*self.everywhere, *(f for f in self.near if any(s.partition("/")[0] == f for s in self.seen)))
 
     def list_telling(self) -> tuple[str, ...]:
         """What a curve is drawn on: every given feed, and of what was made near them what a search has failed on, alone."""
