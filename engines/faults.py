@@ -28,6 +28,8 @@ _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 # A native library and a checker say it in words alone.
 _SAID = {os.strerror(n): n for n in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE)}
 _WORDS = re.compile("|".join(map(re.escape, _SAID)))
+# What numpy says of a file that takes no more (``tofile``, in which ``numpy.save`` ends), with no errno: mostly a full disk.
+_CUT_SHORT = re.compile(r"\d+ requested and \d+ written")
 FULL = 64 << 10  # bytes, all that is left of a disk that is full: a line of the journal may be as long
 _TEMPORARY = re.compile(r"\.([^/]+?)\.\d+-[0-9a-f]{8}\.tmp$")  # engines.store.content.atomic's own names
 KEPT = "what was measured is kept"
@@ -39,6 +41,8 @@ def find_fault(error: BaseException | None) -> OSError | None:
     while error is not None and id(error) not in seen:
         if isinstance(error, OSError) and error.errno in OURS and not isinstance(error, Unfit):
             return error
+        if isinstance(error, OSError) and error.errno is None and _CUT_SHORT.fullmatch(str(error)):
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
             return OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         seen.add(id(error))

@@ -3,6 +3,8 @@
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import BinaryIO, cast
 
 import numpy as np
 
@@ -18,6 +20,13 @@ def widen_for_file(value: Array) -> Array:
         name = value.dtype.name
         return value.astype(np.float32 if "float" in name else np.uint8 if name.startswith("u") else np.int8)
     return value
+
+
+def write_npy(file: BinaryIO, value: Array) -> None:
+    """One array, of a dtype that npy can hold. Raises ``OSError``, with what the system said: to a file of its own numpy writes
+    around Python (``tofile``), and of a full disk says how many values went there, and no ``errno``."""
+    numpys = cast(BinaryIO, SimpleNamespace(write=file.write))
+    np.lib.format.write_array(numpys, np.asarray(value), allow_pickle=False)
 
 
 def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from engines import sources
 from engines.array import Array
 from engines.data import draws, files, near, roles
+from engines.data.arrays import write_npy
 from engines.data.input_problem import InputProblem
 from engines.graph import load
 from engines.graph.index import Tensor
@@ -630,7 +631,7 @@ def _write_array(path: Path, array: Array) -> None:
     elif array.dtype.isbuiltin == 2:
         array = np.ascontiguousarray(array).view(np.dtype(f"u{array.dtype.itemsize}")).reshape(array.shape)
     with path.open("wb") as file:
-        np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)
+        write_npy(file, array)
         file.flush()
         os.fsync(file.fileno())
 

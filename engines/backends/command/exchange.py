@@ -9,7 +9,7 @@ import numpy as np
 
 from engines.array import Array
 from engines.data import packed, polygraphy
-from engines.data.arrays import widen_for_file, write_npz
+from engines.data.arrays import widen_for_file, write_npy, write_npz
 from engines.data.input_problem import InputProblem
 
 _DAMAGED = (ValueError, EOFError, KeyError, zipfile.BadZipFile, MemoryError, SyntaxError)
@@ -29,7 +29,8 @@ def write(path: Path, feeds: Mapping[str, Array], form: str) -> None:
     else:
         path.mkdir()
         for name, value in feeds.items():
-            np.save(path / f"{quote(name, safe='')}.npy", widen_for_file(value), allow_pickle=False)
+            with (path / f"{quote(name, safe='')}.npy").open("wb") as file:
+                write_npy(file, widen_for_file(value))
 
 
 def read(path: Path, form: str) -> dict[str, Array]:
