@@ -20,6 +20,8 @@ from typing import Any
 import msgspec
 
 import engines
+import flows
+import wizard
 from engines import options
 from engines.checker.command import join
 from engines.sources import split_function
@@ -35,6 +37,7 @@ _EVERYBODYS = frozenset(
     {"root", "user", "users", "home", "localhost", "ubuntu", "admin", "runner", "docker"}
 )  # tell nothing
 _HOMES = re.compile(r"(?<![\w.-])/(?:home|Users)/[^/\s'\"`:;,()<>\[\]{}\\]+")
+_SAYING = (".py", ".yaml", ".j2", ".txt")
 _BLOCK = 1 << 20
 
 
@@ -59,7 +62,7 @@ class Traces(msgspec.Struct, frozen=True, dict=True):
             text = _HOMES.sub("~", text)
         for name in self.names:
             if name in text:
-                text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", "someone", text)
+                text = _standing_alone(name).sub("someone", text)
         return text
 
     def cleaned(self, value: Any) -> Any:
@@ -154,7 +157,7 @@ def traces(reading: Reading) -> Traces:
     telling = {
         n for n in names if len(n) >= _SHORTEST and n.lower() not in _EVERYBODYS and not any(n in s for s in said)
     }
-    return Traces(files, kept, tuple(sorted(telling)))
+    return Traces(files, kept, tuple(sorted(telling - _find_own_words(telling))))
 
 
 def portable(report: Report, found: Traces) -> Report:
@@ -165,6 +168,22 @@ def portable(report: Report, found: Traces) -> Report:
 def handed_on(reading: Reading) -> Report:
     """The report of a session as others may see it."""
     return portable(reading.report(), traces(reading))
+
+
+def _standing_alone(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
+
+
+def _find_own_words(names: set[str]) -> set[str]:
+    """Those names of hosts and users that are words which the program itself writes, as a field or in a sentence: 'node' is the
+    user of a common container image. Such a name tells nothing where it stands alone, and a report without that word is none."""
+    left = {name for name in names if name.isalpha()}
+    asked = set(left)
+    roots = [Path(str(package.__file__)).parent for package in (engines, flows, wizard)]
+    for file in (file for root in roots if left for file in root.rglob("*") if file.suffix in _SAYING):
+        text = file.read_text(encoding="utf-8")
+        left -= {name for name in left if name in text and _standing_alone(name).search(text)}
+    return asked - left
 
 
 def _short_names(paths: Iterable[str]) -> dict[str, str]:

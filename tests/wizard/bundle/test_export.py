@@ -32,7 +32,7 @@ from wizard.report.document import to_json
 from wizard.report.gather import summary
 from wizard.report.html import to_html
 from wizard.report.markdown import to_markdown
-from wizard.report.portable import handed_on
+from wizard.report.portable import handed_on, traces
 from wizard.report.read import read
 from wizard.session import folder as folders
 from wizard.session.events import (
@@ -467,3 +467,19 @@ def test_canonical_knows_no_clock(session: Path) -> None:
     assert canonical(other, reading.flow) != text
     assert "culprit 2: overflow" in text
     assert "end: found (minimal-case)" in text
+
+
+def test_a_user_who_is_called_like_a_word_of_ours_takes_it_from_no_report(
+    session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """'node' is the user of a common container image: every field of that name became 'someone', and export and report ended with
+    a failure of the program's own."""
+    monkeypatch.setenv("USER", "node")
+    monkeypatch.setenv("HOSTNAME", "nobody")
+    monkeypatch.setenv("LOGNAME", "jovyan")
+    reading = read(session)
+    assert {"node", "nobody", "jovyan"} & set(traces(reading).names) == {"jovyan"}
+    bundle = export(reading, tmp_path / "bundle")
+    assert json.loads((bundle / "report.json").read_text())["route"][0]["node"] == "reproduce"
+    assert not (bundle / "traces.txt").exists()
+    assert not any(b"someone" in path.read_bytes() for path in bundle.rglob("*") if path.is_file())
