@@ -37,8 +37,10 @@ from wizard.session.events import (
 )
 from wizard.session.single import PREFIX
 from wizard.terminal import draws_screens
-from wizard.words import count, duration, elide, price, say_over_plan, say_time_left, show_error, visible
+from wizard.words import LONGEST, count, duration, elide, price, say_over_plan, say_time_left, show_error, visible
 
+_BOLD, _RESET = "\x1b[1m", "\x1b[0m"
+_LONGEST_LINE = 5 * LONGEST  # of a few texts, each of which is bounded by itself
 BEYOND = 9.0  # the end of layerwise's profile, log10: what is larger or not finite stands there
 
 
@@ -212,13 +214,20 @@ class PlainDisplay:
         self._out.flush()
         self._said = self._clock()
 
-    def _paint(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
+    def _paint(self, text: str) -> str:
+        return f"{_BOLD}{text}{_RESET}" if self._colour else text
+
+    def _show(self, line: str) -> str:
+        """The line with nothing in it that a terminal obeys but our own paint at its beginning: a journal may be a stranger's."""
+        head, painted, rest = line.removeprefix(_BOLD).partition(_RESET)
+        if not (self._colour and painted and line.startswith(_BOLD)):
+            return visible(line, longest=_LONGEST_LINE)
+        return self._paint(visible(head)) + visible(rest, longest=_LONGEST_LINE)
 
     def lines(self, event: Event) -> list[str]:
         """What the display says about one event; no line where it has nothing to add. What engine runs against what comes first
         of all, so a new session's own line waits for it."""
-        said = self._lines(event)
+        said = [self._show(line) for line in self._lines(event)]
         if isinstance(event, SessionOpened) and not event.resumed:
             self._opened = said
             return []
@@ -240,7 +249,7 @@ class PlainDisplay:
                 again = f", visit {event.visit}" if event.visit > 1 else ""
                 again += ", running again" if (event.node, event.visit) in self._begun else ""
                 self._begun.add((event.node, event.visit))
-                head = self._paint(f"[{self._questions}] {visible(title)}", "1") + f"  (step {event.step}{again})"
+                head = self._paint(f"[{self._questions}] {visible(title)}") + f"  (step {event.step}{again})"
                 between = say_engines(event)
                 named = [between] if between and between != self._between else []
                 self._between = between or self._between
@@ -282,7 +291,7 @@ class PlainDisplay:
                     return []
                 if end:
                     self._ended = event.end
-                    return ["", self._paint(visible(end.title), "1")]
+                    return ["", self._paint(visible(end.title))]
                 known = event.reason in ("", "stopped", self._failed)  # by the step, a line before
                 return ["stopped" if known else f"stopped: {visible(event.reason)}"]
         return []
@@ -331,7 +340,7 @@ class PlainDisplay:
         if node is not None and node.step is None:  # no step has named the node before its question
             self._questions += 1
             again = f"  (visit {event.visit})" if event.visit > 1 else ""
-            lines += ["", self._paint(f"[{self._questions}] {visible(node.title)}", "1") + again]
+            lines += ["", self._paint(f"[{self._questions}] {visible(node.title)}") + again]
         lines.append(f"    {visible(event.ask)}")
         for position, offer in enumerate(event.answers, 1):
             mark = "*" if offer.recommended else " "
@@ -343,8 +352,11 @@ class PlainDisplay:
 
 def _curve(profile: str, metric: str) -> list[str]:
     """Error by depth as one line; ``profile`` is layerwise's comma list of log10 errors."""
-    logs = [float(log) for log in profile.split(",") if log]
-    drawn = curve([10.0**log for log in logs])
+    try:
+        logs = [float(log) for log in profile.split(",") if log]
+        drawn = curve([10.0**log for log in logs])
+    except (ValueError, OverflowError):  # no program of ours writes it
+        return []
     if not drawn:
         return []
     told = (logs[0], logs[-1], max(logs))

@@ -18,8 +18,10 @@ from wizard.session.events import (
     ProbeStarted,
     QuestionAnswered,
     QuestionAsked,
+    Rewound,
     SessionClosed,
     SessionOpened,
+    StepCancelled,
     StepFinished,
     StepStarted,
     WorkerDied,
@@ -197,7 +199,23 @@ def test_json_is_an_object_a_line() -> None:
 
 def foreign(name: str) -> list:
     """Events whose every text is foreign."""
+    asked = Measure(
+        model=name,
+        inputs="i",
+        samples=(name,),
+        engine=name,
+        reference=name,
+        candidate=Candidate(name),
+    )
     return [
+        SessionOpened(id=name),
+        StepStarted(run=1, node=name, visit=1, step=name, step_version=1, engine=name, reference=name),
+        ProbeStarted(key="d", run=1, probe=asked),
+        ProbeFinished(
+            key="d", run=1, measurement=Measurement(results=(SampleResult(name, (Score(name, rel_l2=0.4),)),))
+        ),
+        StepCancelled(run=1, node=name, reason=name),
+        Rewound(to=1, node=name),
         StepFinished(run=1, node="x", outcome={"message": name}),
         StepFinished(run=1, node="x", status="failed", error=name),
         QuestionAsked(node="x", visit=1, ask=name, answers=(Offered("a", name, "b"),), because=name),
@@ -214,7 +232,21 @@ def test_nothing_foreign_is_obeyed(name: str) -> None:
     said = text(foreign(name))
     assert "\x1b" not in said
     assert said.count("\n") == text(foreign("plain")).count("\n"), "a name cannot begin a line"
+    out = io.StringIO()
+    coloured = PlainDisplay(FLOW, out, colour=True)
+    coloured._colour = True  # whatever NO_COLOR says here
+    for event in foreign(f"{name}\x1b[1m\x1b[31mred\x1b[0m"):
+        coloured.event(event)
+    painted = [line for line in out.getvalue().splitlines() if "\x1b" in line]
+    assert [(line.startswith("\x1b[1m"), line.count("\x1b")) for line in painted] == [(True, 2)], (
+        "a title is ours to paint"
+    )
     assert all(char.isprintable() or char == "\n" or not char.isascii() for char in said)
+
+
+@pytest.mark.parametrize("profile", ["1e9,2", "x,y", "nan,1"])
+def test_a_strangers_profile_of_errors_is_drawn_or_left_out(profile: str) -> None:
+    assert "finished in" in text([StepFinished(run=1, node="x", outcome={"message": "m", "profile": profile})])
 
 
 def test_what_was_found_in_words() -> None:

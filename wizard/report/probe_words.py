@@ -112,10 +112,18 @@ def kept(probe: AnyProbe | None) -> str:
     return probe.keep if isinstance(probe, Measure) else ""
 
 
+def _read_switched_off(engine: str) -> str:
+    """The optimizers that an engine spec switches off, joined by '+'; "" of what a stranger's journal has in place of one."""
+    try:
+        return parse(engine).get("disabled_optimizers") or ""
+    except ValueError:
+        return ""
+
+
 def _say_changes(probe: Measure) -> list[str]:
     """What is done to the part beside running it."""
     candidate, said = probe.candidate, [f"asked again, {probe.vary}"] if probe.vary else []
-    if off := parse(probe.engine).get("disabled_optimizers"):
+    if off := _read_switched_off(probe.engine):
         said.append(f"{count(len(off.split('+')), 'optimizer')} off")
     if candidate.edits:
         said.append(f"shrunk in {count(len(candidate.edits), 'place')}")

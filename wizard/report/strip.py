@@ -105,9 +105,10 @@ def parse(part: str) -> tuple[Span, ...]:
     found = []
     for piece in filter(None, part.split(",")):
         low, _, high = piece.partition("-")
-        if not low.isdigit() or not (high or low).isdigit():
+        try:
+            found.append((int(low), int(high or low)))
+        except ValueError:
             return ()
-        found.append((int(low), int(high or low)))
     return tuple(found)
 
 

@@ -3,6 +3,7 @@
 import re
 import xml.etree.ElementTree as ElementTree
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -113,3 +114,9 @@ def test_the_picture_plays_each_probe_and_is_sound_xml() -> None:
     assert "100 to 25" in drawn
     cells = [r for r in root.iter("rect") if r.get("y") == "6"]
     assert [r.get("class") for r in cells] == ["good", "soft-bar", "bad"]
+
+
+@pytest.mark.parametrize("part", ["\N{SUPERSCRIPT TWO}-3", "9" * 5_000, "1-2,x", "-"])
+def test_what_is_no_part_of_a_model_is_none(part: str) -> None:
+    """A stranger's journal holds any text in its place: digits that are no number, and more of them than Python reads."""
+    assert parse(part) == ()
