@@ -221,7 +221,8 @@ def test_what_there_is_no_permission_for(session: Path, tmp_path: Path, closed, 
     closed(session / "logs" / "runner.log", 0o444)
     closed(session / "logs", 0o555)
     code, said = refused(surroundings, "resume", session, "--display", "none")
-    assert (code, "There is no permission for" in said) == (4, True), said
+    told = f"no permission to write into the session '{session}'. Copy its folder to where you may write, and resume the copy"
+    assert (code, told in said) == (4, True), said
     assert refused(surroundings, "show", session)[0] == 0, "looking needs no right to write"
     closed(model, 0)
     code, said = refused(surroundings, "run", model)

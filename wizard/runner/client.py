@@ -277,9 +277,17 @@ class Client:
     def _spawn(self, options: Options) -> None:
         text = msgspec.json.encode(options).decode()
         script = Path(__file__).with_name("__main__.py")
-        (self.folder / "logs").mkdir(exist_ok=True)
-        with (self.folder / "logs" / "runner.log").open("ab") as log:
-            self._process = processes.start(script, [str(self.folder), text], self.folder, log)
+        try:
+            (self.folder / "logs").mkdir(exist_ok=True)
+            with (self.folder / "logs" / "runner.log").open("ab") as log:
+                self._process = processes.start(script, [str(self.folder), text], self.folder, log)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):  # somebody else's, as a rule
+                raise SessionProblem(
+                    f"There is no permission to write into the session '{self.folder}'. Copy its folder to where you may write, "
+                    "and resume the copy: all of it is in there."
+                ) from None
+            raise
         self.role = "controller"
         threading.Thread(target=self._greet, name="greet", daemon=True).start()
 

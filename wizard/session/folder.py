@@ -39,6 +39,7 @@ from wizard.session.problems import (
 )
 from wizard.session.single import single_flow
 from wizard.session.state import State, fold
+from wizard.words import count
 
 FORMAT = 1
 DESCRIPTION = "session.json"
@@ -46,6 +47,8 @@ _LARGEST = 16 << 20  # bytes of it
 FLOW = "flow.yaml"
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that looks like something else
 _VERSION = re.compile(r"^Version: (\S+)$", re.MULTILINE)
+_ARCHIVES = (".zip", ".gz", ".tgz", ".tar", ".xz", ".zst", ".bz2", ".7z")  # in which a session may have been sent
+_LOOKED_AT = 1_000  # entries of a folder that was named in place of a session in it
 _PACKAGES = ("narrowdown", "onnx", "numpy", "polygraphy")  # beside those of the engines
 
 
@@ -307,10 +310,27 @@ def find(name: str, root: Path | None = None) -> Path:
     if found:
         return found[0]
     if path.exists():
-        raise NoSuchSession(f"'{name}' is there but is not a session: it has no {DESCRIPTION}.")
+        raise NoSuchSession(f"'{name}' is there but is not a session: {_say_what_it_is(path, name)}")
     raise NoSuchSession(
         home_fault(place) or f"There is no session '{name}' in {place}; 'narrowdown sessions' lists them."
     )
+
+
+def _say_what_it_is(path: Path, name: str) -> str:
+    """What somebody has named in place of a session, and what to do: the end of a sentence."""
+    if path.is_file():
+        if path.suffix in _ARCHIVES:
+            return "it is an archive. Unpack it, and name the folder in it that has a session.json."
+        if own := next((parent for parent in path.absolute().parents if _is_session(parent)), None):
+            return f"it is a file of one. Name '{own}'."
+        return f"it is a file. A session is a folder with a {DESCRIPTION}; 'narrowdown sessions' lists yours."
+    with contextlib.suppress(OSError):
+        if (path / "check.py").is_file() and (path / "environment.json").is_file():
+            check = shlex.quote(str(Path(name) / "check.py"))
+            return f"it is a case bundle, which shows the fault without narrowdown. Run python {check}, and read its report.html."
+        if inside := sorted(entry.name for entry in itertools.islice(path.iterdir(), _LOOKED_AT) if _is_session(entry)):
+            return f"it holds {count(len(inside), 'session')}. Name one, '{Path(name) / inside[0]}' for example."
+    return f"it has no {DESCRIPTION}. 'narrowdown sessions' lists yours."
 
 
 def home_fault(root: Path | None = None) -> str:
