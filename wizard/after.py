@@ -44,7 +44,7 @@ def begin_after(
 
 def _take_findings(source: Path) -> FindingsTaken:
     """What the session has established, and the files of its cases and of its workaround."""
-    from wizard.bundle.models import list_workaround_files
+    from wizard.report.cured import list_workaround_files
     from wizard.report.gather import case_files, confirmed  # here: most who ask whether anything follows go no further
     from wizard.report.read import read
 
@@ -57,5 +57,5 @@ def _take_findings(source: Path) -> FindingsTaken:
         session=reading.description.id,
         findings=msgspec.to_builtins(state.findings),
         cases=cases,
-        workaround=list_workaround_files(reading),
+        workaround=list_workaround_files(state, reading.table),
     )

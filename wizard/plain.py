@@ -11,7 +11,7 @@ import msgspec
 
 from engines.graph.index import GraphIndex
 from engines.options import recorded
-from engines.probe import AnyProbe, Describe, Inspect, Measure, Measurement
+from engines.probe import AnyProbe, Describe, Inspect, LoadInputs, Measure, Measurement
 from wizard.flow.model import Flow
 from wizard.report.picture import curve
 from wizard.report.prefix import Shared, leave_out, shared_by_nodes
@@ -305,6 +305,8 @@ class PlainDisplay:
         what = tried(probe) if probe else event.key[:8]
         where = f" on {elide(probe.engine, 60)}" if isinstance(probe, Measure) else ""
         found = self._said_once(measurement) if measurement else "measured"
+        if isinstance(probe, LoadInputs) and measurement is not None and measurement.status == "refused":
+            found = visible(measurement.message.rstrip("."))  # no engine was asked: what was given does not fit
         return [f"    {what}{where}: {found}, {duration(event.seconds)}"]
 
     def _said_once(self, measurement: Measurement) -> str:

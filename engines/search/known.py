@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from engines.findings import Findings, Unseen, Workaround
+from engines.findings import Culprit, Findings, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import APART
@@ -31,6 +31,21 @@ def list_outside(index: GraphIndex, findings: Findings, keep: Iterable[int]) -> 
     for _ in range(NEAR):
         accused = index.ring(accused)
     return tuple(n for n in keep if n not in accused)
+
+
+def holds_accused(findings: Findings, cure: Workaround) -> bool | None:
+    """Whether every accused node is in the set that is kept; None where nobody is accused, or the workaround keeps no nodes. Of
+    nodes that fail together the one is asked for that the evidence is about."""
+    if cure.kind != "precision" or not findings.culprits:
+        return None
+    kept = set(ranges.decode(cure.keep))
+    return all(kept.issuperset(_list_accused(culprit)) for culprit in findings.culprits)
+
+
+def _list_accused(culprit: Culprit) -> tuple[int, ...]:
+    nodes = ranges.decode(culprit.case.node_ids)
+    about = tuple(n for n, name in zip(nodes, culprit.case.nodes, strict=True) if name == culprit.at)
+    return about or nodes
 
 
 def list_facts(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:

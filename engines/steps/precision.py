@@ -14,6 +14,7 @@ from engines.search.cost import Plan, Size, Work, count_rows
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.keeping import PrecisionParams, keep_higher
 from engines.search.kept import Kept, make_workaround, say_kept
+from engines.search.known import holds_accused
 from engines.search.looks import Looks, count_looks
 from engines.search.remedy import list_cured
 from engines.search.settle import Saved
@@ -153,9 +154,17 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
 
 
 def kept_json(told: Told) -> dict[str, object]:
-    """The outcome, and the names of the nodes that are kept."""
-    names = [row["node"] for row in told.tables.get("keep", [])]
-    return {**told.outcome, "keep_higher": names, "samples_n": told.outcome.get("samples", 0)}
+    """The outcome, the names of the nodes that are kept, whether they are all that are accused, and on how many samples they were
+    made and tried."""
+    cure = told.findings.workaround
+    return {
+        **told.outcome,
+        "keep_higher": [row["node"] for row in told.tables.get("keep", [])],
+        "samples_n": told.outcome.get("samples", 0),
+        "held_out_ok": told.outcome.get("unseen_ok", 0),
+        "held_out_n": told.outcome.get("unseen", 0),
+        "accused_inside": holds_accused(told.findings, cure) if cure is not None else None,
+    }
 
 
 SPEC = StepSpec(

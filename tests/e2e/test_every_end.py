@@ -156,6 +156,17 @@ def test_an_end_and_how_it_reads_everywhere(reached: tuple[End, Walked]) -> None
     assert folders.summary(walked.folder).verdict == end.verdict
 
 
+def test_a_workaround_says_where_its_model_lies(reached: tuple[End, Walked]) -> None:
+    """``file`` of a report, beside it in the session: there exactly where a model was written."""
+    cure = reached[1].reading.report().workaround
+    written = (reached[1].folder / "worked-around.onnx").is_file()
+    assert (cure.file if cure else "") == ("worked-around.onnx" if written else "")
+    if written:
+        assert cure is not None
+        assert cure.accused_inside is True
+        assert (cure.held_out_ok, cure.held_out_n) == (cure.unseen_ok, cure.unseen_n)
+
+
 def test_every_recommendation_says_why_with_numbers(reached: tuple[End, Walked]) -> None:
     for visit in reached[1].reading.state.route:
         assert visit.question is not None
@@ -293,6 +304,7 @@ def test_a_checker_that_passes_nothing_tells_nothing(walk: Walk, models: Path) -
     assert walked.ran.code == 6, walked.ran.out
     assert "It does not pass a model that only hands its inputs on either" in walked.ran.out
     assert "It last printed: two | three | no GPU" in walked.ran.out
+    assert "It last printed: two | three | no GPU" in walked.ran.err
     assert [v.node for v in walked.reading.state.route] == ["reproduce"]
     report = walked.reading.report()
     assert (report.verdict, report.culprits) == ("unresolved", ())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from wizard import exits
 from wizard.cli import main
 from wizard.cli.arguments import Parser, inner, parse, parser, parser_for
 from wizard.demo import MODELS
@@ -235,3 +236,25 @@ def test_a_command_alone_has_the_grammar_that_it_has_among_all(name: str) -> Non
 @pytest.mark.parametrize("words", [[], ["--help"], ["nothing-of-ours"], ["model.onnx"], ["-V", "step"]])
 def test_words_that_begin_with_no_command_are_held_against_all(words: list[str]) -> None:
     assert inner(parser_for(words)).keys() == inner(parser()).keys()
+
+
+def test_the_exit_codes_are_all_in_the_help() -> None:
+    """14 and what it means were missing."""
+    told = " ".join(parser().format_help().split()).partition("Exit: ")[2]
+    codes = {value for value in vars(exits).values() if isinstance(value, int)}
+    assert {int(entry.split()[0]) for entry in told.strip(".").split(", ")} == codes
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["step", "ladder", "x.onnx"], "'ladder' is a command of its own and no step: narrowdown ladder --help"),
+        (["reduce", "x.onnx"], "'reduce' is a step and no command: narrowdown step reduce MODEL"),
+        (["help", "reduce"], "'reduce' is a step and no command: narrowdown help step"),
+    ],
+)
+def test_a_step_for_a_command_and_a_command_for_a_step(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == BAD_USAGE
+    assert told in capsys.readouterr().err

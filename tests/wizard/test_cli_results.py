@@ -22,7 +22,7 @@ from engines.steps.repeat import RepeatOutcome
 from engines.store.content import Store
 from engines.workers import artifact_files
 from wizard.bundle.models import write_models, write_whole
-from wizard.cli.results import result
+from wizard.cli.results import nothing_failed, result
 from wizard.cli.step import parameters
 from wizard.exits import BAD_USAGE, Refusal
 from wizard.report.read import Reading
@@ -63,6 +63,24 @@ def test_reduce() -> None:
     assert set(f"{fields} seconds verified own effect model good_model".split()) <= set(row)
 
 
+def test_what_is_not_finite_is_null_and_named() -> None:
+    """1e300 stands for infinity in files; a program that reads a step is told so in words."""
+    row = found("reduce", ReduceOutcome(verdict="reduced", own=HUGE, effect=0.5))
+    assert (row["own"], row["effect"], row["not_finite"]) == (None, 0.5, ["own"])
+    tensors = [{"name": "a", "error": HUGE, "added": 0.1}, {"name": "b", "error": 0.9}]
+    row = found("layerwise", LayerwiseOutcome(observer="reproduces", first_bad="a"), {"tensors": tensors})
+    lost = {"name": "a", "error": None, "added": 0.1, "not_finite": ["error"]}
+    assert (row["tensors"], row["first_bad"]) == ([lost, tensors[1]], lost)
+    assert "not_finite" not in row
+
+
+def test_a_step_s_own_word_for_no_failure_stands() -> None:
+    """An engine that agrees with itself was told as "no-batch", the last of the words with which the step ends so."""
+    for verdict, told in (("consistent", {}), ("no-batch", {}), ("", {"verdict": "consistent"})):
+        assert nothing_failed(STEPS["consistency"], {"verdict": verdict}) == told
+    assert nothing_failed(STEPS["known"], {"verdict": "none"}) == {"verdict": "passes"}
+
+
 def test_reduce_that_found_nothing() -> None:
     row = found("reduce", ReduceOutcome(verdict="not-reproduced"))
     assert row["nodes"] == []
@@ -97,11 +115,14 @@ def test_repeat_and_precision() -> None:
     keep = [{"node": "Sum_1"}]
     row = found(
         "precision",
-        PrecisionOutcome(outcome="found", keep=1, samples=24, samples_ok=24, margin=2.0, builds=9),
+        PrecisionOutcome(
+            outcome="found", keep=1, samples=24, samples_ok=24, margin=2.0, builds=9, unseen=41, unseen_ok=40
+        ),
         {"keep": keep},
     )
     assert row["keep_higher"] == ["Sum_1"]
     assert row["samples_n"] == 24
+    assert (row["held_out_ok"], row["held_out_n"], row["accused_inside"]) == (40, 41, None)
     assert {"outcome", "keep_higher", "minimal", "samples_ok", "samples_n", "margin", "builds", "model"} <= set(row)
 
 

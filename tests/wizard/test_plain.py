@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
+from engines.probe import Candidate, LoadInputs, Measure, Measurement, SampleResult, Score
 from wizard.flow.model import Answer, End, Flow, FlowNode
 from wizard.plain import JsonDisplay, PlainDisplay, progress_line, say_engines, say_measurement
 from wizard.session.events import (
@@ -114,6 +114,15 @@ def test_a_refusal_that_every_part_meets_is_said_in_full_once() -> None:
     said = text([ProbeFinished(key=f"{i}" * 64, run=1, measurement=m) for i, m in enumerate(refused)]).splitlines()
     told = [line.partition("support it")[2].partition(", 0")[0] for line in said if "support it" in line]
     assert told == [": a: no.", ", in the same words", ": b: no.", ": a: no."]
+
+
+def test_inputs_that_do_not_fit_are_refused_by_no_engine() -> None:
+    refused = Measurement(status="refused", message="The model has no input 'imag'.")
+    events = [
+        ProbeStarted(key="c" * 64, run=1, probe=LoadInputs(model="m")),
+        ProbeFinished(key="c" * 64, run=1, measurement=refused, seconds=0.4),
+    ]
+    assert "    loading the inputs: The model has no input 'imag', 0.4 s\n" in text(events)
 
 
 def test_an_extra_check_that_was_left_out_is_said_as_that() -> None:

@@ -4,18 +4,17 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from engines import outside
 from engines.known.generator import NAME as GENERATOR
-from engines.spec import parse
 from engines.steps.registry import step_makes
 from engines.store import copying, sound
 from engines.store.content import Store, atomic, digest_file, write_atomically
 from wizard.machine_room import ask
+from wizard.report import cured
+from wizard.report.cured import WORKED_AROUND
 from wizard.report.read import Reading
 from wizard.session.problems import SessionProblem
 from wizard.session.state import Visit
 
-WORKED_AROUND = "worked-around.onnx"
 _WRITING = 3600.0  # seconds: tens of gigabytes are read and written
 
 
@@ -37,21 +36,8 @@ def share_worked_around(written: Path, folder: Path) -> None:
 
 def place_worked_around(reading: Reading, folder: Path) -> str:
     """The same, written into ``folder``: the file that was tried as it stands, where there is one."""
-    cure, files = reading.state.findings.workaround, list_workaround_files(reading)
-    if cure is None or not (cure.keep or cure.in_file) or not files:
-        return ""
-    emulated = outside.is_emulation(outside.found(parse(cure.engine)))
-    if emulated and WORKED_AROUND not in files:
-        return ""  # what an emulation builds rounds by itself
-    return _write_files(reading, folder / WORKED_AROUND, files, _as_written(files), {})[0] or ""
-
-
-def list_workaround_files(reading: Reading) -> dict[str, str]:
-    """The files of the workaround, name -> artifact: of the step that found it last, or of the session that this goes on from.
-    A step that finds nothing better than what stood leaves none."""
-    route = [v for v in reading.state.route if step_makes(v.step, "workaround")]
-    made = [files for v in route if (files := _list_files(reading, v).get("workaround"))]
-    return dict(made[-1] if made else reading.state.taken_workaround)
+    files = cured.list_handed_over(reading.state, reading.table)
+    return _write_files(reading, folder / WORKED_AROUND, files, cured.stem_of(files), {})[0] or "" if files else ""
 
 
 def place_scripts(reading: Reading, folder: Path) -> None:
@@ -65,12 +51,6 @@ def _find_script(reading: Reading, visit: Visit) -> str:
     """The text of the program that a step has written, which has the one name that it may have: a session may be a stranger's."""
     rows = reading.table(visit.tables.get("generator", ""))
     return next((str(row["text"]) for row in rows if row.get("name") == GENERATOR and row.get("text")), "")
-
-
-def _list_files(reading: Reading, visit: Visit) -> dict[str, dict[str, str]]:
-    """Role -> the files that a step has left for it, name -> digest."""
-    rows = reading.table(visit.tables.get("bundle", ""))
-    return {str(row.get("role")): row.get("files") or {} for row in rows}
 
 
 def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[str | None, str | None]:
@@ -89,15 +69,10 @@ def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[st
             return None, None
         write_whole(store, {target: store.models / f"{made}.onnx"})
         return str(target), None
-    rows = _list_files(reading, visit)
+    rows = cured.list_files(visit, reading.table)
     case, good, cure = rows.get("case", {}), rows.get("good", {}), rows.get("workaround") or rows.get("rewrite", {})
-    kept, stem = (case, "model") if "model.onnx" in case else (cure, _as_written(cure))
+    kept, stem = (case, "model") if "model.onnx" in case else (cure, cured.stem_of(cure))
     return _write_files(reading, target, kept, stem, good)
-
-
-def _as_written(files: Mapping[str, str]) -> str:
-    """Which of a workaround's models is handed over: the file that was run as it stands, else what the engine built."""
-    return "worked-around" if WORKED_AROUND in files else "engine"
 
 
 def _write_files(

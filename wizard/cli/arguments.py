@@ -48,11 +48,13 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            if isinstance(action.choices, _Steps) and (why := action.choices.why_not(str(value))):
+            if isinstance(action.choices, Steps) and (why := action.choices.why_not(str(value))):
                 raise BadUsage(why)
             known = [str(choice) for choice in action.choices]
             if "open" in known and str(value).endswith(".onnx"):
                 raise BadUsage(f"'{value}' is a model and no command: {self.prog} open {shlex.quote(value)}")
+            if isinstance(action, argparse._SubParsersAction) and "step" in known and value in Steps():
+                raise BadUsage(f"'{value}' is a step and no command: {self.prog} step {value} MODEL")
             what = "command" if isinstance(action, argparse._SubParsersAction) else _called(action, self.prog)
             raise BadUsage(f"'{value}' is not a {what}.{suggestion(str(value), known, ' ')} Known: {', '.join(known)}.")
 
@@ -118,8 +120,8 @@ def parser(only: str = "") -> Parser:
         description="From a model that is wrong on an inference engine to a minimal failing case, a named cause and a "
         "checked workaround. Without a command: the sessions screen.",
         epilog="Exit: 0 found, 10 not reproduced, 11 input-sensitive, 12 fixed by sanitizing, 13 reference suspect, "
-        "15 not determined, 2 bad usage, 3 a person is needed, 4 something is missing, 5 replay differs, 6 unresolved, "
-        "70 our fault, 130 stopped.",
+        "14 export at fault, 15 not determined, 2 bad usage or input, 3 a person is needed, 4 something is missing, "
+        "5 not as expected, 6 unresolved, 70 our fault, 130 stopped.",
     )
     top.add_argument("-V", "--version", action="version", version=_Version(), help="print the version")
     top.set_defaults(command=Command("sessions", "home"), display="auto", parser=top)
@@ -312,7 +314,7 @@ def parser(only: str = "") -> Parser:
     flows.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
 
     stepped = command("step", "step", "step", "one step alone")
-    _one(stepped, "name", "NAME", "%(choices)s", choices=_Steps())
+    _one(stepped, "name", "NAME", "%(choices)s", choices=Steps())
     _model(stepped)
     _problem(stepped)
     _running(stepped)
@@ -409,7 +411,7 @@ def _is_further_value(option: str, word: str) -> bool:
     return option != "--fail-regex" or not Path(word).is_file()
 
 
-class _Steps:
+class Steps:
     """The names of the steps that can be run alone, ours and those of other packages; looked up only when they are asked for."""
 
     def __iter__(self) -> Iterator[str]:
@@ -425,6 +427,8 @@ class _Steps:
         """Why a step of that name is there and cannot be used, as a sentence; "" where there is none."""
         from engines.steps.registry import BROKEN, STEPS
 
+        if name not in STEPS and name in inner(parser()):
+            return f"'{name}' is a command of its own and no step: narrowdown {name} --help says what it takes."
         if name in STEPS:
             return f"The step '{name}' only makes sense in a flow."
         return f"The step '{name}' is not usable. {BROKEN[name]}" if name in BROKEN else ""

@@ -3,7 +3,7 @@
 import argparse
 
 from engines.nearest import suggestion
-from wizard.cli.arguments import Parser, inner, parser
+from wizard.cli.arguments import Parser, Steps, inner, parser
 from wizard.exits import FOUND, BadUsage
 
 
@@ -13,6 +13,8 @@ def help_(arguments: argparse.Namespace) -> int:
     for word in arguments.words:
         known = inner(chosen)
         if word not in known:
+            if "step" in known and word in Steps():
+                raise BadUsage(f"'{word}' is a step and no command: {chosen.prog} help step says what it takes.")
             among = f" Known: {', '.join(known)}." if known else f" '{chosen.prog}' has no commands of its own."
             raise BadUsage(f"'{word}' is not a command.{suggestion(word, known, ' ')}{among}")
         chosen = known[word]

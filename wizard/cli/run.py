@@ -383,6 +383,14 @@ def finish(place: Path, code: int, *, text: bool) -> None:
         terminal.say(f"the report or the bundle could not be written: {_say_why(error)}")
     if lost is not None:
         raise lost
+    shown = text and sys.stdout.isatty() and sys.stderr.isatty()  # the same terminal: it has said so already
+    if (
+        not shown
+        and code == UNRESOLVED
+        and reading.description.problem.check
+        and reading.state.route[-1].step == "compare"
+    ):
+        terminal.say(report.explanation)  # what the checker printed last, where it answers nothing or passes nothing
     if text:
         end = reading.flow.ends.get(report.end)
         said = end is not None and report.headline == end.title  # by the display, already

@@ -16,7 +16,7 @@ from wizard import handed, terminal
 from wizard.cli import artifacts, run
 from wizard.cli.flow import writable
 from wizard.cli.follow import Follower
-from wizard.cli.results import result
+from wizard.cli.results import nothing_failed, result
 from wizard.cli.shown import found
 from wizard.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, BadUsage, Missing
 from wizard.flow.load import in_words
@@ -112,7 +112,7 @@ def follow(arguments: argparse.Namespace, place: Path, problem: Problem, *, fres
     if arguments.json:
         told = result(visit, reading.table, model, good, str(place))
         if code == NOT_REPRODUCED:  # also where it was refused before it began: the whole model did not fail
-            told |= {e.field: e.value for e in STEPS[visit.step].ends if e.end == "not-reproduced" and e.field in told}
+            told |= nothing_failed(STEPS[visit.step], told)
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")
     if fresh and code == BAD_USAGE:
         run.drop_refused(place)

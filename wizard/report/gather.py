@@ -13,7 +13,7 @@ from engines.declaration import Cure
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import APART, HUGE, Check, Measure
-from engines.search.known import is_nearly_all, list_facts
+from engines.search.known import holds_accused, is_nearly_all, list_facts
 from engines.search.lookalike import say_lookalike
 from engines.search.written import FILE
 from engines.spec import parse
@@ -25,6 +25,7 @@ from wizard.byhand import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.report.culprit_groups import kind
+from wizard.report.cured import WORKED_AROUND, list_handed_over
 from wizard.report.document import (
     Culprit,
     Depth,
@@ -86,7 +87,8 @@ def gather(
     criterion, signature = findings.criterion, findings.signature
     verdict = reached(state, flow)
     rounds = depths(state, table, criterion.tolerance if criterion else 0.0, culprits)
-    workaround = _workaround(findings, problem.engine, index, state.version(problem.engine))
+    file = WORKED_AROUND if list_handed_over(state, table) else ""
+    workaround = _workaround(findings, problem.engine, index, state.version(problem.engine), file)
     return Report(
         verdict=verdict,
         end=state.end,
@@ -255,7 +257,9 @@ def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
     )
 
 
-def _workaround(findings: base.Findings, engine: str, index: GraphIndex | None, version: str) -> Workaround | None:
+def _workaround(
+    findings: base.Findings, engine: str, index: GraphIndex | None, version: str, file: str
+) -> Workaround | None:
     w = findings.workaround
     if w is None:
         return None
@@ -285,6 +289,10 @@ def _workaround(findings: base.Findings, engine: str, index: GraphIndex | None, 
         unseen_n=unseen.n,
         unseen_given=unseen.given,
         unseen_failing=unseen.plain,
+        held_out_ok=unseen.ok,
+        held_out_n=unseen.n,
+        file=file,
+        accused_inside=holds_accused(findings, w),
         source=_list_sources(index, ranges.decode(w.keep)),
         known=tuple(fact.text for fact in list_facts(findings, w)),
         curve=tuple(Kept(p.nodes, min(p.error, HUGE), p.seconds or None, p.chosen, p.knee) for p in w.curve),

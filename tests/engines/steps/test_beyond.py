@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engines.findings import Case, Culprit, Findings, Unseen, Workaround
 from engines.graph import ranges
 from engines.probe import Candidate
-from engines.search.known import list_facts
+from engines.search.known import holds_accused, list_facts
 from engines.steps.registry import STEPS
 from wizard.flow.check import destination, recommend
 from wizard.flow.load import load
@@ -248,6 +248,22 @@ def test_what_is_said_of_nodes_that_cure_beyond_what_is_accused(
     said = next(f for f in facts if "outside of what is accused" in f.text)
     assert says in said.text
     assert said.firm == firm
+
+
+def test_whether_all_that_is_accused_is_kept() -> None:
+    """Of nodes that fail together only the one counts that the evidence is about."""
+
+    def blamed(*nodes: int, at: str = "") -> Culprit:
+        names = tuple(f"n{n}" for n in nodes)
+        return Culprit(Case(Candidate(), "real:0", names, ranges.encode(nodes)), "overflow", at=at)
+
+    for culprits, inside in (
+        ((), None), ((blamed(2),), True), ((blamed(2), blamed(5)), True), ((blamed(2), blamed(4)), False),
+        ((blamed(4, 5),), False), ((blamed(4, 5, at="n5"),), True), ((blamed(4, 5, at="n4"),), False),
+    ):  # fmt: skip
+        assert holds_accused(Findings(culprits=culprits), CURE) is inside
+    off = Workaround(kind="optimizer", engine="e", switched_off=("Pad_Fusion",))
+    assert holds_accused(Findings(culprits=(blamed(2),)), off) is None
 
 
 def test_the_steps_of_the_route_may_set_what_they_set() -> None:
