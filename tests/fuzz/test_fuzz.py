@@ -165,10 +165,11 @@ def answers(data: bytes, folder: Path) -> str:
 
 
 def session(part: str) -> Read:
-    """A session folder with this file of it damaged: listed, shown, reported, repaired."""
+    """A session folder with this file of it damaged: listed, shown, watched, reported, repaired."""
 
     def read(data: bytes, folder: Path) -> str:
         from wizard.flow.load import FlowProblem
+        from wizard.plain import PlainDisplay
         from wizard.report.canonical import canonical
         from wizard.report.document import to_json
         from wizard.report.html import to_html
@@ -186,6 +187,12 @@ def session(part: str) -> Read:
         try:
             reading = read_session(place)
             canonical(reading.state, reading.flow)
+            watched = io.StringIO()
+            display = PlainDisplay(reading.flow, watched, graph=reading.graph, names=reading.names())
+            for event in journal.events(place / journal.NAME):
+                display.event(event)
+            display.close()
+            assert "\x1b" not in watched.getvalue()
             report = reading.report()
             for page in (to_html(report), to_markdown(report), to_json(report)):
                 assert "\x1b" not in page

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -59,6 +60,10 @@ class Built:
         self._program, self._was = program, was
         self._types = schema.element_types(model)
         self._folder: Path | None = Path(tempfile.mkdtemp(prefix="narrowdown-"))
+        # Who drops it without closing it, for an error on the way say, leaves nothing. Not at a process's end: a copy of it
+        # (fork) that ends would take the folder from the first one.
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._remove.atexit = False
 
     @property
     def folder(self) -> Path:
@@ -108,9 +113,8 @@ class Built:
         return value.astype(declared) if (lacks or name in self._was) and value.dtype != declared else value
 
     def close(self) -> None:
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        self._folder = None
+        self._remove()
 
 
 class Program:

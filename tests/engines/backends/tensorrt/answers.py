@@ -12,6 +12,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -247,9 +248,8 @@ def ask_marks(name: str, observe: str) -> Any:
     from tests.gpu import models
 
     found = _library(name)
-    folder = Path("/tmp") / f"answers-{observe}"
-    folder.mkdir(exist_ok=True)
-    model = onnx.load(models.layernorm(folder)[0])
+    with tempfile.TemporaryDirectory() as folder:
+        model = onnx.load(models.layernorm(Path(folder))[0])
     marks = [n.output[0] for n in model.graph.node][:-1]
     exposed, untyped = network.expose_marks(model, marks)
     strong = found.strong and not found.weak
