@@ -1,8 +1,10 @@
 """Errors as the sentences of steps say them."""
 
 import math
+from collections.abc import Sequence
 
 from engines.compare.criterion import Criterion
+from engines.compare.values import Values
 from engines.probe import HUGE
 
 # A margin below it is said as "just below": "1.01 times below" is read as half as much at least. Chosen.
@@ -15,6 +17,14 @@ def wrong_by(error: float | None, metric: str = "") -> str:
     if error is None:
         return "not measured"
     return "infinitely wrong" if error >= HUGE else f"wrong by {say_amount(error, metric)}"
+
+
+def say_part(error: float | None, metric: str, values: Sequence[Values]) -> str:
+    """What a part's own outputs are wrong by. ``values``: these, the worst first. An output of whole numbers or truth values is
+    right or wrong as a whole, so of these in how many places: "100 %" says nothing of one code among 168 that is one off."""
+    if metric == "rel_l2" and values and values[0].differ > 0 and values[0].dtype.startswith(("int", "uint", "bool")):
+        return f"wrong in {values[0].differ:,} of {math.prod(values[0].shape):,} values"
+    return wrong_by(error, metric)
 
 
 def say_amount(error: float, metric: str) -> str:

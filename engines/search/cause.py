@@ -35,6 +35,8 @@ DISCONTINUOUS = frozenset(
     {"TopK", "ArgMax", "ArgMin", "NonMaxSuppression", "Round", "Floor", "Ceil", "Resize", "GridSample", "Sign", "Mod", "Cast",
      "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "OneHot", "Unique"}
 )  # fmt: skip
+# Optimizers that a sentence names: a search that comes to its end accuses no more, one that is cut off leaves dozens.
+MOST_NAMED = 6
 # The windows below: between these values each of the 41 constructions and walks of tests/engines that reach a cause is named
 # the same, found by asking ``name_cause`` again over its recorded arguments with one constant changed.
 # Times larger than what was read, and more, is a jump and no amplification: else each rounding of a Resize would be one. The
@@ -85,6 +87,17 @@ class Inner(msgspec.Struct, frozen=True):
     reads: tuple[str, ...] = ()  # names of the tensors that the node reads
 
 
+def _say_switched(names: Sequence[str]) -> str:
+    """That these optimizers are guilty; of many, which is what a search leaves that was ended early, how many."""
+    if len(names) > MOST_NAMED:
+        return (
+            f"Switching {len(names)} optimizers off ({', '.join(names[:3])}, ...) makes the model pass; switching only these on "
+            "makes it fail. Fewer may do: the search was ended before all were tried."
+        )
+    only = "it" if len(names) == 1 else "these"
+    return f"Switching {', '.join(names)} off makes the model pass; switching only {only} on makes it fail."
+
+
 def name_cause(
     findings: Findings,
     case: Case,
@@ -100,8 +113,7 @@ def name_cause(
     largest magnitude of each weight that it reads, where that was looked at. The first rule that has numbers to show wins."""
     whole, own = _metrics(findings)
     if findings.optimizers:
-        guilty = ", ".join(findings.optimizers)
-        return Cause("optimizer", f"Switching {guilty} off makes the model pass; switching only it on makes it fail.")
+        return Cause("optimizer", _say_switched(findings.optimizers))
     if findings.options:
         guilty = " and ".join(findings.options)
         return Cause("option", f"Without {guilty} the model passes; with nothing else of the engine's own it fails.")

@@ -12,7 +12,7 @@ from engines.compare.judge import judge, judge_check, judge_whole, limit
 from engines.compare.say import say_amount
 from engines.findings import Findings
 from engines.graph.filekind import is_ir
-from engines.probe import Measure, Measurement
+from engines.probe import HUGE, Measure, Measurement
 from engines.search import remedy, works
 from engines.search.cost import BROKEN, Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
@@ -117,8 +117,8 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
         return Finish(outcome, msgspec.structs.replace(findings, looks=looks))
     if ctx.can("rebuild") and _is_of_the_precision(findings, rule):
         said = (
-            f"It fails in {failures} of {runs} runs of one build, and {rule.precision.upper()} alone explains "
-            f"an error of {say_amount(findings.emulated or 0.0, rule.metric)}: no choice of kernels is to "
+            f"It fails in {failures} of {runs} runs of one build, and {rule.precision.upper()} alone "
+            f"{_say_alone(findings.emulated or 0.0, rule.metric)}: no choice of kernels is to "
             "blame, so nothing was built afresh. The minimal case will be."
         )
         return Finish(msgspec.structs.replace(base, behaviour="steady", message=said), findings)
@@ -127,6 +127,11 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
     reason = ctx.reason("rebuild") or "this engine always builds the same."
     message = f"It fails in {failures} of {runs} runs of one build. A new build would not differ: {reason}"
     return Finish(msgspec.structs.replace(base, behaviour="steady", message=message), findings)
+
+
+def _say_alone(error: float, metric: str) -> str:
+    """What the precision does with no engine's choices."""
+    return "makes values infinite or NaN" if error >= HUGE else f"explains an error of {say_amount(error, metric)}"
 
 
 def _finish_cured(ask: Inquiry, found: remedy.Remedy, base: RepeatOutcome) -> Finish[RepeatOutcome]:

@@ -80,7 +80,7 @@ def test_a_renamed_session_is_the_same_one(home: Path, capsys: pytest.CaptureFix
     place, other = begun(home), begun(home)
     before = {path.relative_to(place) for path in place.rglob("*")}
     for wrong in ("../x", "-x", ".x", "", other.name, "a b"):
-        assert main(["sessions", "rename", place.name, wrong]) in (2, 4), wrong
+        assert main(["sessions", "rename", place.name, wrong]) == 2, wrong
     assert main(["sessions", "rename", place.name, "resnet-fp16"]) == 0
     renamed = folder.find("resnet")
     assert renamed == home / "resnet-fp16"

@@ -4,7 +4,7 @@ the folder. Pure; the report is told without folders, users and hosts already.""
 from collections.abc import Mapping
 
 from engines import outside
-from engines.compare.say import wrong_by
+from engines.compare.say import say_part, wrong_by
 from engines.declaration import TRACKER
 from engines.discovery import find
 from engines.spec import parse
@@ -92,8 +92,9 @@ def _say_actual(report: Report, culprit: Culprit) -> str:
     if culprit.cause in _ENDS:
         return f"No outputs: {_ENDS[culprit.cause][1]} {often}, as said above."
     return (
-        f"The outputs in actual.npz where it is there: the part itself is {wrong_by(culprit.own, report.metric)}, and by it the "
-        f"outputs of the whole model are {wrong_by(culprit.effect, report.metric)}. It failed {often}."
+        "The outputs in actual.npz where it is there: the part itself is "
+        f"{say_part(culprit.own, report.metric, culprit.values)}, and by it the outputs of the whole model are "
+        f"{wrong_by(culprit.effect, report.metric)}. It failed {often}."
     )
 
 
@@ -111,7 +112,7 @@ def readme(culprit: Culprit, asked: Asked) -> str:
             "",
             "Run:  python check.py",
             "      exit 1: the fault is still there; exit 0: it is gone; exit 2: that cannot be told here.",
-            "It needs numpy and the engine's own package. A rel_l2 of 0.0237 is wrong by 2.37 %: of this part, not of the model.",
+            "It needs numpy and the engine's own package. A rel_l2 of 0.5 is wrong by 50 %: of this part, not of the model.",
             "",
             fed,
             f"issue.md is a bug report for {name_addressee(asked.engine)}; report.html says what to do now.",

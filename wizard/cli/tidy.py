@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from wizard import handed, terminal
-from wizard.exits import FOUND, NEEDS_PERSON, Missing, Refusal
+from wizard.exits import FOUND, NEEDS_PERSON, BadUsage, Missing, Refusal
 from wizard.session import folder as folders
 from wizard.session import lock, removal
 from wizard.session.folder import Summary
@@ -42,6 +42,8 @@ def prune(arguments: argparse.Namespace) -> int:
 def rename(arguments: argparse.Namespace) -> int:
     """Give a session another name."""
     place = folders.find(arguments.session)
+    if fault := removal.name_fault(place, arguments.new):
+        raise BadUsage(fault)
     try:
         renamed = handed.rename(place, arguments.new)
     except OSError as problem:

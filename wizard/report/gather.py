@@ -7,7 +7,7 @@ import msgspec
 
 from engines import causes, outside
 from engines import findings as base
-from engines.compare.say import say_limit, wrong_by
+from engines.compare.say import say_limit, say_part, wrong_by
 from engines.compare.values import Values
 from engines.declaration import Cure
 from engines.graph import ranges
@@ -560,7 +560,7 @@ def summary(report: Report) -> list[str]:
         return [*lines, *(f"  {line}" for line in (*said, *report.advice.splitlines()))]
     for position, c in enumerate(report.culprits, 1):
         facts = [c.cause]
-        facts += [f"by itself {wrong_by(c.own, report.metric)}"] if c.own is not None else []
+        facts += [f"by itself {say_part(c.own, report.metric, c.values)}"] if c.own is not None else []
         facts += [f"your model's outputs {wrong_by(c.effect, report.metric)} by it"] if c.effect is not None else []
         facts += [f"fails {c.verified or '?'}"]
         facts += ["not shown to be the smallest"] if not c.minimal and len(c.nodes) > 1 else []

@@ -6,7 +6,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
-from engines.compare.say import say_sample, wrong_by
+from engines.compare.say import say_part, say_sample, wrong_by
 from engines.search.lookalike import say_lookalike
 from wizard.flow import render
 from wizard.flow.model import Flow
@@ -95,7 +95,7 @@ def _template() -> Any:
     environment.filters.update(
         number=number, decibels=decibels, duration=duration, margin=margin, switch=switch, name=show_name, whole=whole,
         lost=say_values_lost, apart=say_values_apart, where=say_where, sample=say_sample, joined=join_names,
-        version=version, error=error, amount=show_error, wrong_by=wrong_by,
+        version=version, error=error, amount=show_error, wrong_by=wrong_by, by_itself=say_part,
     )  # fmt: skip
     return environment.from_string((files("wizard.report") / "report.html.j2").read_text(encoding="utf-8"))
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from engines.compare.say import say_sample, wrong_by
+from engines.compare.say import say_part, say_sample, wrong_by
 from engines.compare.values import Values
 from engines.search.lookalike import say_lookalike
 from wizard.report.culprit_groups import groups, kind, others
@@ -135,13 +135,13 @@ def write_culprits(culprits: Sequence[Culprit], metric: str) -> Iterator[str]:
 def write_alike_culprits(culprits: Sequence[tuple[int, Culprit]], metric: str) -> str:
     """Culprits that fail in the same way as one before them, a line each: what is their own."""
     header = (
-        "", "nodes", "inputs", "outputs", "by itself wrong by", "your model by it", "sample", "fails again", "nothing to spare",
+        "", "nodes", "inputs", "outputs", "by itself", "your model by it", "sample", "fails again", "nothing to spare",
         "folder", "shown by",
     )  # fmt: skip
     rows = [
         (
             str(position), listing([code(name) for name in c.nodes], 12), listing([code(name) for name in c.inputs]),
-            listing([code(name) for name in c.outputs]), show_error(c.own, metric), show_error(c.effect, metric),
+            listing([code(name) for name in c.outputs]), say_part(c.own, metric, c.values), show_error(c.effect, metric),
             code(say_sample(c.sample)), c.verified or "?",
             "yes" if c.minimal else "not proven", code(c.dir),
             " ".join([*filter(None, [literal(c.evidence)]), *map(values, c.values[:1])]),
@@ -163,7 +163,7 @@ def culprit(c: Culprit, position: int, total: int, metric: str) -> str:
         ("inputs", listing([code(name) for name in c.inputs])),
         ("outputs", listing([code(name) for name in c.outputs])),
         ("cause", literal(c.cause)),
-        ("cut out, by itself", wrong_by(c.own, metric)),
+        ("cut out, by itself", say_part(c.own, metric, c.values)),
         ("your model's outputs, by it", wrong_by(c.effect, metric)),
         ("sample", code(say_sample(c.sample))),
         ("fails again", c.verified or "?"),

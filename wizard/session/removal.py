@@ -39,18 +39,25 @@ def remove(place: Path, *, patience: float = 0.5) -> None:
         held.release()
 
 
+def name_fault(place: Path, name: str) -> str:
+    """Why the session in ``place`` cannot have this name, in a sentence; "" where it can."""
+    if not _NAME.fullmatch(name):
+        return (
+            f"'{name}' cannot be a session's name: it has letters, digits, '-', '_' and '.', 64 at most, "
+            "and begins with a letter or digit."
+        )
+    if place.with_name(name).exists():
+        return f"There is a '{name}' beside it already; choose another name."
+    return ""
+
+
 def rename(place: Path, name: str) -> Path:
     """The session's new folder, beside the old one; its id is the new name. Raises Held while somebody works on it, NotRemoved
     where the name will not do, SessionProblem where the session cannot be read, OSError."""
     _refuse_link(place)
-    if not _NAME.fullmatch(name):
-        raise NotRemoved(
-            f"'{name}' cannot be a session's name: it has letters, digits, '-', '_' and '.', 64 at most, "
-            "and begins with a letter or digit."
-        )
+    if fault := name_fault(place, name):
+        raise NotRemoved(fault)
     target = place.with_name(name)
-    if target.exists():
-        raise NotRemoved(f"There is a '{name}' beside it already; choose another name.")
     held = lock.Lock.acquire(place)
     try:
         about = msgspec.structs.replace(folders.describe(place), id=name)

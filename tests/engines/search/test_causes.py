@@ -109,6 +109,16 @@ def test_numbers_are_said_as_people_say_them() -> None:
     assert "e+300" not in said
 
 
+def test_a_search_that_was_ended_early_leaves_no_list_of_all_optimizers() -> None:
+    """With --budget 1s the cause of a case named 68 optimizers, twice on its last page."""
+    for many, told in ((1, "only it on makes it fail."), (2, "only these on makes it fail."), (68, "Fewer may do")):
+        names = tuple(f"Fusion{i}" for i in range(many))
+        said = cause.name_cause(Findings(optimizers=names), CASE, [], "float32", None).evidence
+        assert told in said
+        assert len(said) < 250
+        assert ("68 optimizers" in said) == (many == 68)
+
+
 def test_a_fusion_names_the_nodes_that_were_joined() -> None:
     case = Case(Candidate(), "real:0", nodes=("/pad", "/pool"), ops=("Pad", "MaxPool"), own=0.5)
     found = cause.name_cause(Findings(), case, [], "float32", None, watched=0.0)

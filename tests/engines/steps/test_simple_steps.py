@@ -10,7 +10,18 @@ from engines.compare.criterion import Signature
 from engines.findings import Case
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.ranges import decode
-from engines.probe import Candidate, Check, Describe, LoadInputs, Measure, Measurement, SampleResult, Sanitize, Score
+from engines.probe import (
+    HUGE,
+    Candidate,
+    Check,
+    Describe,
+    LoadInputs,
+    Measure,
+    Measurement,
+    SampleResult,
+    Sanitize,
+    Score,
+)
 from engines.spec import parse
 
 from .simulated import graph
@@ -358,7 +369,9 @@ def test_fresh_builds(answers: Any, walk: Any, builds: Any, behaviour: str, fail
     assert outcome.interval_low < failures / looks <= outcome.interval_high
 
 
-@pytest.mark.parametrize(("emulated", "settled"), [(0.4, True), (0.04, False), (0.009, False), (None, False)])
+@pytest.mark.parametrize(
+    ("emulated", "settled"), [(0.4, True), (HUGE, True), (0.04, False), (0.009, False), (None, False)]
+)
 def test_what_a_faultless_engine_does_too_needs_no_fresh_build(
     answers: Any, walk: Any, emulated: float | None, settled: bool
 ) -> None:
@@ -368,6 +381,7 @@ def test_what_a_faultless_engine_does_too_needs_no_fresh_build(
     assert done.finish.outcome.behaviour == "steady"
     assert any(p.attempt for p in done.probes) != settled
     assert ("no choice of kernels is to blame" in done.finish.outcome.message) == settled
+    assert ("FP16 alone makes values infinite or NaN: " in done.finish.outcome.message) == (emulated == HUGE)
 
 
 def test_builds_that_do_not_answer_are_not_counted(answers: Any, walk: Any) -> None:

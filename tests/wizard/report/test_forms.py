@@ -37,6 +37,7 @@ from wizard.report.document import (
     Workaround,
     to_json,
 )
+from wizard.report.gather import summary
 from wizard.report.hand_on import list_deeds, say_first
 from wizard.report.html import to_html
 from wizard.report.markdown import code, literal, to_markdown
@@ -528,6 +529,24 @@ def test_a_picture_of_differences_has_a_place_to_point_at() -> None:
         to_html(with_values(single))
     )
     assert picture.heat(msgspec.structs.replace(right, grid=((0.5, 0.0),), kinds=("..",)))
+
+
+def test_one_code_of_many_is_not_100_percent() -> None:
+    """Whole numbers are right or wrong as a whole: "by itself wrong by 100 %" was said of 1 of 168 codes."""
+    bins = (1, *[0] * 31)
+    codes = Values("y", "int8", (1, 168), -1.0, 7.0, bins, bins, 0, 0, ((1.0,),), (".",), differ=1)
+    for values, said in (
+        (codes, "by itself wrong in 1 of 168 values"),
+        (msgspec.structs.replace(codes, differ=-1), "by itself wrong by 100 %"),  # of an earlier version
+        (msgspec.structs.replace(codes, dtype="float32"), "by itself wrong by 100 %"),
+    ):
+        told = with_values(values)
+        culprit = msgspec.structs.replace(told.culprits[0], own=1.0)
+        told = msgspec.structs.replace(told, culprits=(culprit,), metric="rel_l2")
+        assert said in "\n".join(summary(told))
+        words = said.removeprefix("by itself ")
+        assert words in text_of(to_html(told))
+        assert words in to_markdown(told)
 
 
 def with_values(values: Values) -> Report:
