@@ -34,6 +34,7 @@ from engines.graph import (
     names,
     plain_outputs,
     schema,
+    spelling,
     unroll,
     versions,
     wire,
@@ -147,6 +148,9 @@ def import_model(
     """
     proto = _parse(path, content)
     notes: list[str] = []
+    if respelt := spelling.respell(proto, path.name):
+        many = "1 name is" if respelt == 1 else f"{respelt:,} names are"
+        notes.append(f"{many} no text in UTF-8: each byte that is none is written as \\x and its number.")
     _check_header(proto, path, notes)
     _refuse_compiled(proto, path.name)
     _refuse_expanding(proto, path.name)

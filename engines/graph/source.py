@@ -1,6 +1,7 @@
 """Where a node comes from in the program that was exported: ``models/vit.py:212``, as torch's exporter writes it."""
 
 import re
+from typing import Any
 
 from onnx import NodeProto
 
@@ -14,7 +15,9 @@ PARTS = 2  # of a path: the file and its folder name it, and what lies above is 
 
 def find_source(node: NodeProto) -> str:
     """File and line of the innermost frame of the user's own; "" where the exporter wrote none."""
-    stack = next((p.value for p in node.metadata_props if p.key == STACK), "")
+    stack: Any = next((p.value for p in node.metadata_props if p.key == STACK), "")
+    if isinstance(stack, bytes):  # paths in another encoding than UTF-8
+        stack = stack.decode("utf-8", "replace")
     frames: list[tuple[str, str]] = _FRAME.findall(stack)
     own = [frame for frame in frames if not _FRAMEWORK.search(frame[0])] or frames
     if not own:
