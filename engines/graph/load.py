@@ -267,13 +267,13 @@ def load(store: Store, digest: str) -> StoredModel:
     if memo in _cache:
         _cache.move_to_end(memo)
         return _cache[memo]
-    path = store.models / f"{digest}.onnx"
-    name = f"models/{path.name}"
+    name = f"models/{digest}.onnx"
     try:
+        path = store.model_path(digest)
         data = regular.read(path, regular.MODEL)
     except regular.Unfit as error:
         raise Damaged(name, f"cannot be read: {error.strerror}") from error
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise Damaged(name, "is gone") from error
     if hashlib.sha256(data).hexdigest() != digest:
         raise Damaged(name, "is damaged: its bytes are not those that were written")

@@ -118,6 +118,13 @@ class Damaged(Exception):
         self.path, self.why = path, why
 
 
+def _as_digest(text: str) -> str:
+    """The text, where it names a file and no way to one: a stranger's session holds any."""
+    if len(text) != 64 or any(c not in "0123456789abcdef" for c in text):
+        raise ValueError(f"'{text[:80]}' is no digest of a file.")
+    return text
+
+
 class Store:
     """Paths below one session folder, and its content-addressed files (``artifacts/ab/<sha256>``).
 
@@ -136,9 +143,11 @@ class Store:
 
     def path(self, digest: str) -> Path:
         """Where the artifact lies. Raises ``ValueError`` for text that is not a sha256."""
-        if len(digest) != 64 or any(c not in "0123456789abcdef" for c in digest):
-            raise ValueError(f"'{digest[:80]}' is not an artifact's digest.")
-        return self.artifacts / digest[:2] / digest
+        return self.artifacts / digest[:2] / _as_digest(digest)
+
+    def model_path(self, digest: str) -> Path:
+        """Where the model lies. Raises ``ValueError`` for text that is not a sha256."""
+        return self.models / f"{_as_digest(digest)}.onnx"
 
     def put(self, data: bytes) -> str:
         """Store bytes, return their sha256. Storing the same bytes twice is free."""

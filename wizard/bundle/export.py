@@ -118,13 +118,14 @@ def _exported(reading: Reading, target: Path, weights: Weights, consent: Consent
 
 
 def _move_into_place(made: Path, target: Path) -> None:
-    """Move a finished bundle into place; an earlier bundle there is replaced, anything else is left alone."""
+    """Move a finished bundle into place; an earlier bundle there is replaced, anything else is left alone. Whoever is killed on
+    the way leaves a whole bundle or none: the earlier one goes by its name first, its files with the folder of ``made``."""
     if target.exists():
         if not target.is_dir():
             raise Occupied(f"'{target}' is there and is no folder; name another one.")
         if any(target.iterdir()) and not (target / "check.py").is_file():
             raise Occupied(f"'{target}' is not empty and holds no bundle; name another folder.")
-        shutil.rmtree(target)
+        target.rename(made.with_name("before"))
     made.rename(target)
 
 

@@ -1,7 +1,7 @@
 """The models that a step has made, and the user's own with the workaround in it, written where they are wanted."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from engines.known.generator import NAME as GENERATOR
@@ -67,7 +67,7 @@ def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[st
         made = next((row.get("model") for row in reading.table(visit.tables.get("sanitized", ""))), None)
         if not made:
             return None, None
-        write_whole(store, {target: store.models / f"{made}.onnx"})
+        write_whole(store, {target: find_model(store, made)})
         return str(target), None
     rows = cured.list_files(visit, reading.table)
     case, good, cure = rows.get("case", {}), rows.get("good", {}), rows.get("workaround") or rows.get("rewrite", {})
@@ -94,17 +94,30 @@ def _write_files(
     return str(target) if made else None, str(neighbour) if neighbour in whole else None
 
 
+def find_model(store: Store, digest: str) -> Path:
+    """Where a model of the session lies. Raises as ``find_sound``."""
+    return _find_file(store.model_path, digest, "the model")
+
+
 def find_sound(store: Store, files: Mapping[str, str]) -> dict[str, Path]:
-    """Where a step's files lie, by name. Raises SessionProblem for one that is gone, or no longer what was written; OSError."""
-    paths = {name: store.path(digest) for name, digest in files.items()}
-    if missing := [name for name, path in paths.items() if not path.is_file()]:
-        raise SessionProblem(f"The session's file for {missing[0]} is gone; copy the whole session folder.")
-    if damaged := [name for name, path in paths.items() if digest_file(path) != path.name]:
+    """Where a step's files lie, by name. Raises SessionProblem for one that is gone, or no longer what was written, or that a
+    stranger's session names elsewhere; OSError."""
+    return {name: _find_file(store.path, digest, name) for name, digest in files.items()}
+
+
+def _find_file(place: Callable[[str], Path], digest: str, name: str) -> Path:
+    try:
+        path = place(digest)
+    except ValueError as error:
+        raise SessionProblem(f"{error} Somebody has changed this session; ask for it anew.") from None
+    if not path.is_file():
+        raise SessionProblem(f"The session's file for {name} is gone; copy the whole session folder.")
+    if digest_file(path) != digest:
         raise SessionProblem(
-            f"The session's file for {damaged[0]}, '{paths[damaged[0]]}', is damaged: its bytes are not those that were "
-            "written. Take it from a backup, or narrow the model down again."
+            f"The session's file for {name}, '{path}', is damaged: its bytes are not those that were written. Take it from a "
+            "backup, or narrow the model down again."
         )
-    return paths
+    return path
 
 
 def write_whole(store: Store, models: Mapping[Path, Path]) -> None:

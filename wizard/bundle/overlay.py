@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from engines.store.content import Store, write_atomically
+from wizard.bundle.models import find_model
 from wizard.machine_room import ask
 from wizard.report.overlay import draw_neighbourhood, list_overlaid, write_node_data, write_notes
 from wizard.report.read import Reading
@@ -53,7 +54,7 @@ def write_overlay_file(reading: Reading, target: Path) -> str:
     with tempfile.TemporaryDirectory(prefix="narrowdown-overlay-") as folder:
         told = Path(folder, "notes.json")
         told.write_bytes(msgspec.json.encode(notes))
-        stored = Store(reading.folder).models / f"{reading.state.findings.model}.onnx"
+        stored = find_model(Store(reading.folder), reading.state.findings.model)
         written = ask("engines.workers.modelfiles", "noted", str(stored), str(told), str(target.absolute()))
     return f"the model as the session has it, with notes on {count(int(written or 0), 'node')}"
 

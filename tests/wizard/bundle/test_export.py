@@ -3,6 +3,7 @@
 import errno
 import json
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -25,7 +26,7 @@ from wizard.bundle.case import write_case
 from wizard.bundle.check_script import Asked
 from wizard.bundle.export import NothingToExport, export, hand_on
 from wizard.bundle.issue import issue, readme
-from wizard.bundle.models import write_worked_around
+from wizard.bundle.models import find_model, find_sound, write_worked_around
 from wizard.problem import Problem
 from wizard.report.canonical import canonical
 from wizard.report.document import to_json
@@ -483,3 +484,56 @@ def test_a_user_who_is_called_like_a_word_of_ours_takes_it_from_no_report(
     assert json.loads((bundle / "report.json").read_text())["route"][0]["node"] == "reproduce"
     assert not (bundle / "traces.txt").exists()
     assert not any(b"someone" in path.read_bytes() for path in bundle.rglob("*") if path.is_file())
+
+
+class Killed(BaseException):
+    """The program was killed here."""
+
+
+def test_who_is_killed_while_a_bundle_takes_its_place_leaves_a_whole_one_or_none(
+    session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The earlier one was removed file by file, and what was left of it stayed under the bundle's name."""
+    target = export(read(session), tmp_path / "bundle")
+    before = {path.relative_to(target) for path in target.rglob("*")}
+
+    rename, left = Path.rename, 0
+
+    def dies(path: Path, *_: object, **__: object) -> None:
+        for each in [each for each in path.rglob("*") if each.is_file()][:1]:
+            each.unlink()
+        raise Killed
+
+    def renames(path: Path, new: Path) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+        rename(path, new)
+
+    monkeypatch.setattr(shutil, "rmtree", dies)
+    monkeypatch.setattr(Path, "rename", renames)
+    for many in range(3):
+        left = many
+        with pytest.raises(Killed):  # at the latest as what is left of the earlier one goes
+            export(read(session), target)
+        assert not target.exists() or {path.relative_to(target) for path in target.rglob("*")} == before
+
+
+@pytest.mark.parametrize("named", ["../../elsewhere", "a" * 63, ""])
+def test_a_strangers_table_names_no_model_outside_of_its_session(session: Path, tmp_path: Path, named: str) -> None:
+    (tmp_path / "elsewhere.onnx").write_bytes(b"mine")
+    with pytest.raises(SessionProblem, match=r"is no digest of a file. Somebody has changed this session"):
+        find_model(Store(session), named)
+    with pytest.raises(SessionProblem, match=r"is no digest of a file. Somebody has changed this session"):
+        find_sound(Store(session), {"model.onnx": named})
+
+
+def test_a_model_that_is_gone_or_damaged_is_named(session: Path) -> None:
+    store = Store(session)
+    store.models.mkdir(exist_ok=True)
+    with pytest.raises(SessionProblem, match="for the model is gone; copy the whole session folder"):
+        find_model(store, "a" * 64)
+    store.model_path("a" * 64).write_bytes(b"other bytes")
+    with pytest.raises(SessionProblem, match="is damaged: its bytes are not those that were written"):
+        find_model(store, "a" * 64)
