@@ -2,10 +2,12 @@
 
 import contextlib
 import io
+from collections.abc import Iterable
 from copy import deepcopy
 from typing import Any
 
 import onnx
+from google.protobuf.message import Message  # type: ignore[import-untyped]
 from onnx import ModelProto, TensorProto, shape_inference
 
 from engines.graph import external, load, names, schema
@@ -19,7 +21,8 @@ _RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLi
 
 
 def sanitize(model: StoredModel, store: Store) -> Imported:
-    """Store a sanitized model beside the given one; weights that folding leaves alone are shared, not copied.
+    """Store a sanitized model beside the given one; weights that folding leaves alone are shared, not copied. Where nothing is
+    folded or dropped it is the given one, of which all that was measured still holds.
 
     Names, metadata, opsets, inputs and outputs stay. Raises ``ModelProblem("could not sanitize: ...")``.
     """
@@ -38,8 +41,9 @@ def sanitize(model: StoredModel, store: Store) -> Imported:
         if original is not None and _is_same_weight(tensor, original, model.weights_dir):
             tensor.CopyFrom(original)
     before = len(model.proto.graph.node)
-    digest = load.save(store, proto)
-    after = len(load.load(store, digest).proto.graph.node)
+    same = _is_same_graph(proto, model.proto)
+    digest = model.digest if same else load.save(store, proto)
+    after = before if same else len(load.load(store, digest).proto.graph.node)
     notes = []
     if after < before:
         gone = before - after
@@ -142,6 +146,16 @@ def _merge_into_original(original: ModelProto, surgeon: ModelProto) -> ModelProt
         if (entry.domain, entry.version) not in have and entry.domain not in known:
             result.opset_import.append(onnx.helper.make_opsetid(entry.domain, entry.version))
     return result
+
+
+def _is_same_graph(made: ModelProto, original: ModelProto) -> bool:
+    """Whether both have the same nodes, in whichever order, and the same weights; what is known of shapes is not compared."""
+    fields = ("node", "initializer", "sparse_initializer")
+    return all(_list_bytes(getattr(made.graph, f)) == _list_bytes(getattr(original.graph, f)) for f in fields)
+
+
+def _list_bytes(messages: Iterable[Message]) -> list[bytes]:
+    return sorted(m.SerializeToString(deterministic=True) for m in messages)
 
 
 def _is_same_weight(tensor: TensorProto, original: TensorProto, weights_dir: str) -> bool:

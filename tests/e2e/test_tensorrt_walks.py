@@ -115,8 +115,7 @@ def test_all_rows_and_one_are_one_build_and_only_fresh_builds_share_no_timings(
     walked = walk("11.2.1.2", *overflowing)
     builds = [json.loads(line) for line in (walked.folder / "builds.jsonl").read_text().splitlines()]
     whole = builds[0]["nodes"]
-    assert [b["nodes"] for b in builds[:2]] == [whole, whole], "the model, and the cleaned one"
-    assert builds[2]["nodes"] > whole, "then the one with what was foretold in FP32"
+    assert builds[1]["nodes"] > whole, "then the one with what was foretold in FP32: cleaning up changed nothing"
     assert walked.visits("reproduce")[0].outcome["samples"] == 16  # eight real rows, eight made up
     assert all(b["timings"] is not b["fresh"] for b in builds)
     assert walked.reading.report().culprits[0].verified == f"{sum(b['fresh'] for b in builds)}/5"

@@ -128,3 +128,16 @@ def test_folding_reads_no_more_weights_than_it_has_room_for(tmp_path: Path, monk
     assert sorted(node.op for node in clean.index.nodes) == ["MatMul", "MatMul", "MatMul", "Neg"]
     assert clean.initializers["u"] == stored.initializers["u"]
     assert set(read) == {"v", "w"}
+
+
+def test_what_loses_nothing_is_the_model_itself(tmp_path: Path) -> None:
+    # In another order than the library sorts, with no shape stated of what lies between.
+    nodes = [n("Relu", ["x"], ["a"]), n("Neg", ["x"], ["b"]), n("Mul", ["b", "w"], ["c"]), n("Add", ["a", "c"], ["y"])]
+    store = Store(tmp_path / "session")
+    for more, same in (([], True), ([n("Neg", ["a"], ["d"])], False)):
+        path = tmp_path / f"{same}.onnx"
+        weights = {"w": np.arange(3, dtype=np.float32)}
+        onnx.save(graph([*nodes, *more], {"x": (FLOAT, [3])}, [f"y:{FLOAT}"], weights), path)
+        given = load.load(store, load.import_model(path, store).digest)
+        done = sanitize(given, store)
+        assert (done.digest == given.digest, done.nodes) == (same, 4)
