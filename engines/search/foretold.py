@@ -55,8 +55,10 @@ def foretell_places(ask: Inquiry, op: str = "") -> Sub[tuple[Place, ...]]:
             n for n in ask.everything if any(told.get(t, 0.0) > largest / NEAR for t in _floating_outputs(index, n))
         ]
     everywhere = list_feeds(ask.findings)
+    # With who reads them: mostly some are beyond it in turn, and a run of all samples costs more than these tensors.
+    watched = {*near, *(r for n in near for t in _floating_outputs(index, n) for r in index.readers[t])}
     reached: dict[int, float] = yield from _measure_reached(
-        ask, (t for n in near for t in _floating_outputs(index, n)), everywhere
+        ask, (t for n in sorted(watched) for t in _floating_outputs(index, n)), everywhere
     )
     seen = rim = set(near)
     for _ in range(RINGS):
