@@ -30,7 +30,9 @@ from engines.probe import LoadInputs, SampleInfo
 from engines.store import decoding, regular
 from engines.store.content import Damaged, Store, digest_file
 
-__all__ = ["InputProblem", "count_rows_alone", "count_score_rows", "keep_feeds", "load_feed", "load_inputs"]
+__all__ = [
+    "InputProblem", "Span", "count_rows_alone", "count_score_rows", "find_span", "keep_feeds", "load_feed", "load_inputs",
+]  # fmt: skip
 
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 # Operators that read or make codes: the default tolerance follows.
@@ -100,6 +102,36 @@ def count_score_rows(store: Store, inputs: str, sample: str) -> int:
 def count_rows_alone(store: Store, inputs: str, sample: str) -> int:
     """How many rows the feed of a sample has that can each be fed alone; 0 for none. Raises ``InputProblem``."""
     return _find_feed(store.inputs / inputs, sample.partition("/")[0]).info.rows
+
+
+class Span(msgspec.Struct, frozen=True):
+    """What one build can serve: shapes by input name, dimension by dimension the smallest and the largest."""
+
+    least: dict[str, tuple[int, ...]]
+    most: dict[str, tuple[int, ...]]
+
+    def dims(self) -> Iterator[tuple[str, int]]:
+        """(input, dimension) of those that are not always the same."""
+        for name, least in self.least.items():
+            yield from ((name, d) for d, (a, b) in enumerate(zip(least, self.most[name], strict=True)) if a != b)
+
+
+def find_span(store: Store, inputs: str, sample: str = "") -> Span | None:
+    """The shapes of the sample's feed, its rows alone and all of them together; without a sample those of all feeds. None where
+    nothing differs, or where the feeds have not the same inputs with as many dimensions. Raises ``InputProblem``."""
+    folder = store.inputs / inputs
+    feeds = (_find_feed(folder, sample.partition("/")[0]),) if sample else _read_index(folder).feeds
+    least: dict[str, tuple[int, ...]] = {}
+    most: dict[str, tuple[int, ...]] = {}
+    for info in (feed.info for feed in feeds):
+        ranks = {name: len(shape) for name, shape in info.shapes.items()}
+        if not ranks or (most and ranks != {name: len(shape) for name, shape in most.items()}):
+            return None
+        for name, shape in info.shapes.items():
+            small = (1, *shape[1:]) if info.rows else shape
+            least[name] = tuple(map(min, least.get(name, small), small))
+            most[name] = tuple(map(max, most.get(name, shape), shape))
+    return Span(least, most) if least != most else None
 
 
 class _Loading:

@@ -18,6 +18,7 @@ from engines.backends.builds import Kept, build, close_built, outside_bytes
 from engines.compare import metrics, refusal
 from engines.compare.answers import answer
 from engines.data import postprocess, samples, score, tactic_replay
+from engines.data.samples import Span
 from engines.graph import external, load, rewrites
 from engines.graph.cut import Cut
 from engines.graph.model_problem import ModelProblem
@@ -76,6 +77,10 @@ _KEPT_TRANSPLANTS, _HEAVIEST_TRANSPLANTS = 8, 32 << 20
 _transplants: Kept[dict[int, Array]] = Kept(
     _KEPT_TRANSPLANTS, lambda _: None, lambda made: sum(a.nbytes for a in made.values()), _HEAVIEST_TRANSPLANTS
 )
+
+
+# Models, engines and shapes that no build serves: not tried again.
+_refused: set[bytes] = set()
 
 
 def measure(probe: Measure, store: Store, progress: Say) -> Measurement:
@@ -139,7 +144,7 @@ class _Measuring:
                 else {}
             )
             try:
-                ready = self._build(feed, self._row_span(sample))
+                ready = self._build(feed, sample)
             except EngineFault as fault:
                 if not self.probe.save:
                     raise
@@ -278,29 +283,40 @@ class _Measuring:
                 raise
             raise captures.ReferenceFailed(f"The reference cannot run a part of the model: {error}") from error
 
-    def _row_span(self, sample: str) -> int:
-        """Rows up to which one build serves this sample, its rows alone and all of them together; 0: it serves what is fed.
+    def _list_spans(self, sample: str) -> list[Span]:
+        """What one build may serve, the most first: every sample of the inputs, as an engine takes minutes for a build and texts
+        have as many lengths; the rows of this sample's feed, alone and together. Every sample asks for the same build."""
+        if not self.spans:
+            return []
+        all_of_them = samples.find_span(self.store, self.probe.inputs)
+        rows = samples.find_span(self.store, self.probe.inputs, sample)
+        found = [s for s in (all_of_them, rows) if s and all(self._is_open(*dim) for dim in s.dims())]
+        return [s for i, s in enumerate(found) if s not in found[:i] and self._name_span(s) not in _refused]
 
-        Every sample of a feed asks for the same build, so that a row looked at alone costs a run and no build.
-        """
-        return samples.count_rows_alone(self.store, self.probe.inputs, sample) if self.spans else 0
+    def _name_span(self, span: Span) -> bytes:
+        return msgspec.json.encode((self.model.digest, self.probe.engine, span))
 
-    def _build(self, feed: Feed, span: int) -> _Ready:
-        """The build for these feeds. What does not build for a range of rows is built for the rows that are fed."""
-        if not span:
-            return self._build_for(feed, 0)
-        try:
-            return self._build_for(feed, span)
-        except EngineFault as fault:
-            if fault.status not in ("build-failed", "out-of-memory", "refused"):
-                raise
-            self.spans = False
-            self.notes.append(
-                f"It could not be built for 1 to {span} rows at once, so it was built for those fed: {fault}"
-            )
-            return self._build_for(feed, 0)
+    def _is_open(self, name: str, dim: int) -> bool:
+        """Whether the model leaves this dimension of an input open."""
+        shape = self.index.tensors[self.index.by_name[name]].shape if name in self.index.by_name else None
+        return bool(shape) and dim < len(shape) and shape[dim] < 0  # type: ignore[arg-type, index]
 
-    def _build_for(self, feed: Feed, span: int) -> _Ready:
+    def _build(self, feed: Feed, sample: str) -> _Ready:
+        """The build for these feeds. What does not build for many shapes is built for fewer, in the end for the one that is
+        fed."""
+        for span in self._list_spans(sample):
+            try:
+                return self._build_for(feed, span)
+            except EngineFault as fault:
+                if fault.status not in ("build-failed", "out-of-memory", "refused"):
+                    raise
+                _refused.add(self._name_span(span))
+                self.notes.append(
+                    f"It could not be built for {_say_span(span)}, so it was built for those fed: {fault}"
+                )
+        return self._build_for(feed, None)
+
+    def _build_for(self, feed: Feed, span: Span | None) -> _Ready:
         probe = self.probe
         what = (probe.model, probe.candidate, self.part.judged, self.marks, probe.runs == 0)
         how = (
@@ -308,7 +324,7 @@ class _Measuring:
             probe.forbid, probe.reference, probe.nudge == "weights", span, probe.written, probe.rest,
             probe.rewrite, probe.rewrite_at,
         )  # fmt: skip
-        row = {t: a[:1] for t, a in feed.arrays.items()} if span else feed.arrays  # the same for any number of rows
+        fed = {t: a.reshape(-1)[:0] for t, a in feed.arrays.items()} if span else feed.arrays  # the same for any shape
 
         def cut() -> Cut:
             return self.part.cut(feed.arrays, feed.constants, self.marks, opened=self.probe.runs == 0)
@@ -316,7 +332,7 @@ class _Measuring:
         def make() -> _Ready:
             self.progress("building")
             begun = time.monotonic()
-            part = _cuts.get(_build_key(what, row, feed.constants), cut)
+            part = _cuts.get(_build_key((*what, span), fed, feed.constants), cut)
             if probe.nudge == "weights":
                 moved = nudged_weights(part.model, self.model.weights_dir, probe.attempt)
                 part = replace(part, model=moved)
@@ -326,12 +342,12 @@ class _Measuring:
                 return self._rewrite(feed, part, begun)
             built = self.part.build(
                 probe.engine, part, feed.arrays, self.keep, attempt=probe.attempt, record=probe.record,
-                force=probe.force, forbid=probe.forbid, say=self.progress, rows=span,
+                force=probe.force, forbid=probe.forbid, say=self.progress, span=span,
             )  # fmt: skip
             held = sum(max(0, self.index.tensors[t].bytes) for t in (*self.part.judged, *self.marks))
             return _Ready(part, built, time.monotonic() - begun, held)
 
-        ready = self.builds.get(_build_key((*what, *how), row, feed.constants), make)
+        ready = self.builds.get(_build_key((*what, *how), fed, feed.constants), make)
         self.build_seconds = max(self.build_seconds, ready.seconds)
         return ready
 
@@ -594,6 +610,13 @@ class _Measuring:
         own = [self.model.proto, *([load.load(self.store, self.probe.written).proto] if self.probe.written else [])]
         held = frozenset().union(*map(external.locations, own))
         return artifact_files.put_model(self.store, name, model, self.model.weights_dir, held)
+
+
+def _say_span(span: Span) -> str:
+    rows = {span.most[name][0] for name, _ in span.dims()}
+    if len(rows) == 1 and all(d == 0 for _, d in span.dims()):
+        return f"1 to {rows.pop()} rows at once"
+    return "the shapes of all samples at once"
 
 
 def _score_rows(name: str, actual: Array | None, expected: Array, rows: int, *, final: bool = False) -> list[Score]:

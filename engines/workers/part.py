@@ -12,6 +12,7 @@ from engines.backends.base import BuildRequest, Built, EngineFault
 from engines.backends.builds import Kept, build, close_built
 from engines.data import originals, samples
 from engines.data.input_problem import InputProblem
+from engines.data.samples import Span
 from engines.graph.cut import Cut, cut, feeds_of, kept_rows, node_ids, outputs_of
 from engines.graph.load import StoredModel, np_dtype
 from engines.graph.model_problem import ModelProblem
@@ -161,11 +162,11 @@ class Part:
         part: Cut,
         arrays: Mapping[int, Array],
         keep: frozenset[int] = frozenset(),
-        rows: int = 0,
+        span: Span | None = None,
         **how: Any,
     ) -> Built:
         """Build a cut on the engine of a spec. ``keep``: node ids of the whole model to keep in higher precision; quantized
-        ones lose their Q/DQ pairs (``originals.keeps_pairs`` says when not). ``rows``: of every input, from one to so many; 0:
+        ones lose their Q/DQ pairs (``originals.keeps_pairs`` says when not). ``span``: the shapes that it is to serve; none:
         as fed. ``how``: further fields of the request. Raises ``EngineFault``, ``ModelProblem``."""
         engine = captures.make_engine(spec)
         piece = self.candidate.nodes != ALL or bool(self.candidate.edits or keep)
@@ -176,13 +177,14 @@ class Part:
             if not engine.info.capabilities["keep"].present:
                 keep = frozenset()
         shapes = {name: tuple(arrays[t].shape) for name, t in part.feeds.items()}
+        least, most = (span.least, span.most) if span else ({}, {})
         request = BuildRequest(
             model=part.model,
             weights_dir=self.model.weights_dir,
             keep=frozenset(i for i, n in enumerate(part.node_ids) if n in keep),
             marks=tuple(part.marks),
-            feed_shapes={name: (rows, *shape[1:]) for name, shape in shapes.items()} if rows else shapes,
-            least_shapes={name: (1, *shape[1:]) for name, shape in shapes.items()} if rows else {},
+            feed_shapes={name: most.get(name, shape) for name, shape in shapes.items()},
+            least_shapes={name: least[name] for name in shapes if name in least},
             part=piece,
             **how,
         )

@@ -17,12 +17,17 @@ from wizard.demo import MODELS
 class Session:
     """One model with its real inputs."""
 
-    def __init__(self, root: Path, model: Path, inputs: Path) -> None:
+    def __init__(self, root: Path, model: Path, *inputs: Path) -> None:
         self.root = root
         self.store = Store(root)
         self.model = str(self.ok(Import(path=str(model), digest=digest_file(model))).facts["model"])
         made = self.ok(
-            LoadInputs(model=self.model, sources=(str(inputs),), source_digests=(digest_file(inputs),), random=False)
+            LoadInputs(
+                model=self.model,
+                sources=tuple(map(str, inputs)),
+                source_digests=tuple(map(digest_file, inputs)),
+                random=False,
+            )
         )
         self.inputs = str(made.facts["inputs"])
         self.samples = made.facts["samples"]

@@ -12,14 +12,18 @@ from onnx import TensorProto, helper
 
 from engines.backends import builds
 from engines.backends.base import BuildRequest, EngineFault
+from engines.data.samples import find_span
 from engines.probe import Candidate
-from engines.workers import captures
+from engines.workers import captures, measure
 
 ROWS, WIDTH = 6, 4
 
 
 class Spanning:
-    """ONNX Runtime, which takes any number of rows, with the shapes that it was asked for; ``refuses`` a range of them."""
+    """ONNX Runtime, which takes any number of rows, with the shapes that it was asked for; ``refuses`` a range of them, with
+    ``narrow`` only one of another dimension than rows."""
+
+    narrow = False
 
     def __init__(self, refuses: str = "") -> None:
         self._real = captures.make_engine("onnxruntime")
@@ -29,7 +33,8 @@ class Spanning:
 
     def build(self, request: BuildRequest) -> Any:
         self.asked.append((dict(request.feed_shapes), dict(request.least_shapes)))
-        if self._refuses and request.least_shapes:
+        lengths = any(request.feed_shapes[x][1:] != least[1:] for x, least in request.least_shapes.items())
+        if self._refuses and request.least_shapes and (lengths or not self.narrow):
             raise EngineFault(self._refuses, "no kernel for that range.")
         return self._real.build(request)
 
@@ -52,6 +57,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Spanning]]
             captures, "make_engine", lambda spec: made if spec == "onnxruntime:threads=1" else usual(spec)
         )
         builds.clear_all()
+        measure._refused.clear()
         return made
 
     yield use
@@ -103,3 +109,70 @@ def test_what_the_parser_refuses_is_refused(batch: Any, engine: Callable[..., Sp
     made = engine("unsupported")
     assert batch.run(batch.probe(SPEC)).status == "unsupported"
     assert len(made.asked) == 1
+
+
+def make_texts(folder: Path, session_of: Any, shape: list[int | str] | None) -> Any:
+    """Samples of three lengths."""
+    nodes = [helper.make_node("Tanh", ["x"], ["y"], name="a")]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n in "xy"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "m.onnx")
+    paths = []
+    for i, length in enumerate((7, 3, 5)):
+        paths.append(folder / f"in{i}.npz")
+        np.savez(paths[-1], x=np.random.default_rng(i).random((2, length, WIDTH), np.float32))
+    return session_of(folder / "session", folder / "m.onnx", *paths)
+
+
+@pytest.fixture
+def texts(tmp_path: Path, session_of: Any) -> Any:
+    """The length is open, the number of rows is not."""
+    return make_texts(tmp_path, session_of, [2, "length", WIDTH])
+
+
+def test_samples_of_several_lengths_are_one_build(texts: Any, engine: Callable[..., Spanning]) -> None:
+    made = engine()
+    samples = tuple(f"real:{i}" for i in range(3))
+    m = texts.measure(SPEC, samples=samples)
+    assert [r.outputs[0].shape for r in m.results[::2]] == [(1, n, WIDTH) for n in (7, 3, 5)]
+    assert all(r.outputs[0].equal for r in m.results)
+    texts.measure(SPEC, samples=("real:1",))
+    assert made.asked == [({"x": (2, 7, WIDTH)}, {"x": (2, 3, WIDTH)})]
+
+
+def test_lengths_that_do_not_build_together_are_built_each(texts: Any, engine: Callable[..., Spanning]) -> None:
+    made = engine("build-failed")
+    m = texts.measure(SPEC, samples=("real:0", "real:1"))
+    assert all(r.outputs[0].equal for r in m.results)
+    assert "could not be built for the shapes of all samples at once" in m.notes[0]
+    together = ({"x": (2, 7, WIDTH)}, {"x": (2, 3, WIDTH)})
+    assert made.asked == [together, *(({"x": (2, n, WIDTH)}, {}) for n in (7, 3))]  # asked once
+
+
+def test_shapes_are_told_by_all_samples_or_by_the_rows_of_one(texts: Any, batch: Any, tmp_path: Path) -> None:
+    several = find_span(texts.store, texts.inputs)
+    assert several is not None
+    assert list(several.dims()) == [("x", 1)]
+    assert find_span(texts.store, texts.inputs, "real:1") is None
+    rows = find_span(batch.store, batch.inputs, "real:0/3")
+    assert rows is not None
+    assert (rows.least, rows.most) == ({"x": (1, WIDTH)}, {"x": (ROWS, WIDTH)})
+
+
+def test_lengths_that_do_not_build_together_may_each_with_all_rows(
+    tmp_path: Path, session_of: Any, engine: Callable[..., Spanning]
+) -> None:
+    made = engine("refused")
+    made.narrow = True
+    rows = make_texts(tmp_path, session_of, ["n", "length", WIDTH])
+    m = rows.measure(SPEC, samples=("real:1",))
+    assert all(r.outputs[0].equal for r in m.results)
+    assert made.asked == [({"x": (2, 7, WIDTH)}, {"x": (1, 3, WIDTH)}), ({"x": (2, 3, WIDTH)}, {"x": (1, 3, WIDTH)})]
+
+
+def test_what_has_no_declared_shape_is_built_as_fed(
+    tmp_path: Path, session_of: Any, engine: Callable[..., Spanning]
+) -> None:
+    made = engine()
+    make_texts(tmp_path, session_of, None).measure(SPEC, samples=("real:1",))
+    assert [least for _, least in made.asked] == [{}]
