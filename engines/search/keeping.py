@@ -145,6 +145,7 @@ def _search(
     start: NodeSet = ()
     best: _Best | None = None
     put_off = False
+    curve: Curve = ()
     for batch in range(params.batches):
         keep: NodeSet = yield from search.smallest(tries, seeds, start)
         if len(keep) == len(everything):
@@ -170,7 +171,7 @@ def _search(
         start = keep
     if best is None:
         # No set short of the model holds: the best trade on the way is told.
-        curve: Curve = yield from draw_curve(search, everything, everything, search.list_telling(), search.aim)
+        curve = yield from draw_curve(search, everything, everything, search.list_telling(), search.aim)
         return search.result("whole", everything, whole, curve=curve)
     # Where only everything cures what joined, the set before it stands, and what it does not cure counts as unseen.
     search.seen = best.seen
@@ -179,7 +180,9 @@ def _search(
     search.pace = Pace(0, AFTER // 2)
     final: Measurement = yield from search.measure(best.keep, search.all_seen(), save="workaround")
     minimal = search.needs_each(best.keep)
-    curve = yield from draw_curve(search, best.keep, everything, search.list_telling(), search.aim)
+    # A set that is made better soon is told without a curve: it would be drawn once more then.
+    if not put_off:
+        curve = yield from draw_curve(search, best.keep, everything, search.list_telling(), search.aim)
     unseen: Unseen = yield from count_plain(ask, best.tried, best.unseen)
     kept = search.result("found", best.keep, final, minimal=minimal, unseen=unseen, curve=curve)
     missed = kept.samples_n - kept.samples_ok + unseen.n - unseen.ok - best.tried.lost
@@ -247,7 +250,9 @@ class _Search(KeptSets):
         worst_first = tried.failing[:JOINING]
         feeds = tuple(dict.fromkeys(s.partition("/")[0] for s in worst_first))
         self.near |= {f: b.near.inputs for b in self.batches for f in feeds if f in b.near.feeds}
-        m: Measurement = yield from self.measure(self.everything, feeds)
+        # Kernels that are timed are others for a row alone; elsewhere the other rows would be run for nothing.
+        fed = tuple(dict.fromkeys(map(self.fed, worst_first))) if self.steady else feeds
+        m: Measurement = yield from self.measure(self.everything, fed)
         if m.status != "ok":
             return ()
         over = set(list_failing(m, self.ask.criterion))
@@ -323,21 +328,25 @@ class _Search(KeptSets):
         leave_out = leave_out_each if start == list_cured(self.ask.findings) else leave_out_groups
         most = 0  # of those that are left the most that it is not worth to look at once more, before all is
         if by_weight and len(added) > 2 * GROUPS and self.limit - self.spent > AFFORDED * GROUPS:
-            order, guess = yield from self._weigh(tuple(sorted(added)), rule)
+            order, guess, adds_up = yield from self._weigh(tuple(sorted(added)), rule)
 
             def does(length: int) -> Sub[bool]:
                 return (yield from needed(order[:length])).failed
 
-            self.pace.left = halvings(len(order)) + guess
-            enough: int = yield from find_prefix(len(order), guess, does)
-            added, most = tuple(reversed(order[:enough])), FAR_MORE * guess + GROUPS
+            enough, most = len(order), 0
+            if adds_up:
+                self.pace.left = halvings(len(order)) + guess
+                enough = yield from find_prefix(len(order), guess, does)
+                most = FAR_MORE * guess + GROUPS
+            added = tuple(reversed(order[:enough]))
         if len(added) > most:
             added = yield from leave_out(added, needed, self.pace)
         self.pace.left = 0
         return tuple(sorted({*before, *added}))
 
-    def _weigh(self, nodes: NodeSet, rule: Criterion) -> Sub[tuple[NodeSet, int]]:
-        """The nodes, those that bring the most first, and how many of these have to be kept as far as that foretells it."""
+    def _weigh(self, nodes: NodeSet, rule: Criterion) -> Sub[tuple[NodeSet, int, bool]]:
+        """The nodes, those that bring the most first, how many of these have to be kept as far as that foretells it, and whether
+        it foretells anything."""
         base: float = yield from self._use(self.everything, rule)
         room = math.sqrt(max(ROOM, 1 - base**2))
 
@@ -347,10 +356,12 @@ class _Search(KeptSets):
             used: float = yield from self._use(tuple(sorted({*self.everything} - {*group})), rule)
             return min(MOST, math.sqrt(max(0.0, used**2 - base**2)) / room)
 
-        groups: tuple[Weighed, ...] = yield from weigh_groups(nodes, load, self.pace)
+        groups: tuple[Weighed, ...]
+        groups, adds_up = yield from weigh_groups(nodes, load, self.pace)
         each = [(n, g.each) for g in groups for n in g.items]
-        self.weights |= {n: max(w, self.weights.get(n, 0.0)) for n, w in each}
-        return tuple(n for n, _ in each), count_kept([w for _, w in each])
+        if adds_up:
+            self.weights |= {n: max(w, self.weights.get(n, 0.0)) for n, w in each}
+        return tuple(n for n, _ in each), count_kept([w for _, w in each]), adds_up
 
     def _use(self, keep: NodeSet, rule: Criterion) -> Sub[float]:
         """What part of what is allowed the worst sample of the search has with this set, at most ``MOST``: where one has as much

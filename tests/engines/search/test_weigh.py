@@ -37,7 +37,9 @@ def loads(weights: Mapping[int, float], asked: list[tuple[int, ...]]) -> Callabl
 
 def weigh(items: int, weights: Mapping[int, float]) -> tuple[tuple[Weighed, ...], int]:
     asked: list[tuple[int, ...]] = []
-    return answer(weigh_groups(range(items), loads(weights, asked))), len(asked)
+    groups, adds_up = answer(weigh_groups(range(items), loads(weights, asked)))
+    assert adds_up
+    return groups, len(asked)
 
 
 @settings(max_examples=100, deadline=None)
@@ -88,10 +90,29 @@ def test_many_light_ones_in_front_do_not_use_up_what_is_allowed() -> None:
 
 def test_a_half_that_brings_far_less_than_both_is_not_asked_about() -> None:
     asked: list[tuple[int, ...]] = []
-    groups = answer(weigh_groups(range(32), loads({31: 2.0}, asked)))
-    assert groups[0] == Weighed((31,), 2.0)
-    assert len(asked) == 4 + 3, "four groups, and one half of 8, 4 and 2"
-    assert all(31 not in group for group in asked[4:])
+    groups, _ = answer(weigh_groups(range(32), loads({31: 2.0, 23: 1.5}, asked)))
+    assert groups[:2] == (Weighed((31,), 2.0, True), Weighed((23,), 1.5, True))
+    assert len(asked) == 4 + 6 + 1, (
+        "four groups, of two of them one half of 8, 4 and 2, and the first that was found so"
+    )
+    assert [group for group in asked[4:] if {23, 31}.intersection(group)] == [(31,)]
+
+
+@pytest.mark.parametrize("reach", [1, 4])
+def test_what_neighbours_stand_in_for_is_not_weighed_further(reach: int) -> None:
+    """As in an engine that fuses: a node is computed as those beside it are, where any of these is kept."""
+    asked: list[tuple[int, ...]] = []
+    spots = (30, 95, 160, 290)
+
+    def load(group: tuple[int, ...]):  # type: ignore[no-untyped-def]
+        asked.append(group)
+        return 2.0 * any(set(range(s - reach, s + reach + 1)) <= set(group) for s in spots)
+        yield
+
+    groups, adds_up = answer(weigh_groups(range(332), load))
+    assert not adds_up
+    assert len(asked) < 20
+    assert sorted(n for g in groups for n in g.items) == list(range(332))
 
 
 def test_what_is_all_alike_is_not_halved_for_ever() -> None:

@@ -170,6 +170,7 @@ def test_a_set_is_made_better_once_nobody_else_is_looked_for() -> None:
     assert set(ranges.decode(first.findings.workaround.keep)) == {1, 9}
     assert not first.outcome.holds, "it was tried on others, and that they need more is said"
     assert first.findings.workaround.unseen.joined == 0
+    assert not first.findings.workaround.curve, "it is drawn of the set that stays"
     assert "Until that is known this set stays as it is" in first.outcome.message, "whoever takes it now is told"
     alone = walk("workaround", engine.context(findings=one), engine).finish
     assert alone.outcome.joined, "a flow that does not come back gets all of it at once"
@@ -177,6 +178,7 @@ def test_a_set_is_made_better_once_nobody_else_is_looked_for() -> None:
     last = walk("workaround", engine.context(findings=again, params={"returns": True}), engine).finish
     assert not last.outcome.goes_on, "nobody else was found"
     assert set(ranges.decode(last.findings.workaround.keep)) == {1, 5, 9}
+    assert last.findings.workaround.curve
     assert last.outcome.holds
 
 
