@@ -24,13 +24,14 @@ class Recorded(msgspec.Struct, frozen=True):
 
 class OptionView(msgspec.Struct, frozen=True):
     """An option of an engine (``engines.declaration.Option``): its value where none is given, the plainest one, the twin's, the
-    one that makes the precision an order, the values that it takes (none: free)."""
+    one that makes the precision an order, the one with which FP32 is FP32, the values that it takes (none: free)."""
 
     name: str
     default: object = None
     plain: str = ""
     twin: str = ""
     ordered: str = ""
+    exact: str = ""
     choices: tuple[str, ...] = ()
 
     @property

@@ -26,10 +26,11 @@ from engines.search.kept import Kept, make_workaround, say_kept
 from engines.search.known import is_known, list_outside
 from engines.search.latency import TIMED, measure_latency
 from engines.search.looks import count_looks, has_threads
+from engines.search.ordered import asking
 from engines.search.pace import halvings
 from engines.search.ranking import MOST_EFFECTS
 from engines.search.settle import Saved
-from engines.search.switches import list_switches
+from engines.search.switches import find_exact, list_switches
 from engines.search.unseen import WANTED, Tried, count_plain, say_tried, set_apart, try_unseen
 from engines.search.whole import list_feeds
 from engines.spec import parse
@@ -136,7 +137,15 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         message = said or message
     if chosen is None and (ctx.can("keep") or find_leavable_layers(ask.index)) and not ctx.check:
         kept: Kept = yield from _search_kept(ask, params)
-        message, files = say_kept(ask, kept), kept.files
+        message = say_kept(ask, kept)
+        if kept.outcome == "not-enough" and not kept.reason and (exact := find_exact(ctx.engine, ctx.engine_info)):
+            yield Note(f"trying {exact}")
+            there = asking(ask, exact)
+            again: Kept = yield from _search_kept(there, params)
+            if again.outcome == "found":
+                ask, kept = there, again
+                message = f"{_say_exact(ctx.engine, exact)} {say_kept(ask, kept)}"
+        files = kept.files
         chosen = yield from make_workaround(ask, kept)
         waiting = list_outside(ask.index, findings, kept.keep) if kept.put_off else ()
     elif chosen is None and (reason := ctx.reason("keep")):
@@ -236,6 +245,13 @@ def _keep_apart(ask: Inquiry) -> Sub[tuple[Workaround | None, str, dict[str, str
         if its is not cure
     )
     return cure, say_cure(best.row, cure, None) + also, best.files
+
+
+def _say_exact(engine: str, exact: str) -> str:
+    """What else the workaround takes: ``exact``, an engine on which FP32 is computed as FP32."""
+    given = parse(engine)
+    changed = next(f"{name}={value}" for name, value in parse(exact).options if given.get(name) != value)
+    return f"Layers in FP32 may compute in less here, so this takes {changed} as well."
 
 
 def _say_anew(ask: Inquiry) -> str:

@@ -83,7 +83,7 @@ DECLARATION = Declaration(
         Option(
             "tf32", "str", "on",
             "Whether FP32 layers may compute in TF32, as TensorRT and trtexec have it; off: as Polygraphy and trtexec --noTF32.",
-            ("on", "off"),
+            ("on", "off"), exact="off",
         ),
         Option(
             "constraints", "str", "obey", "Whether layers kept in FP32 must be, in weakly typed builds.",
