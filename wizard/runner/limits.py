@@ -54,8 +54,9 @@ def probe_limit(probe: AnyProbe, chosen: float, usual: Usual) -> float:
     asked = usual.nodes if probe.candidate.nodes == "*" else len(ranges.decode(probe.candidate.nodes))
     larger = asked / (usual.largest.get(engine, 0) or asked or 1)
     limit = max(limit, min(FIRST_TIMEOUT, limit * larger))
-    # Where many samples are asked at once their runs may be what takes long.
-    return runs * max(limit, TIMEOUT_FACTOR * usual.slowest.get(engine, 0.0) * len(probe.samples))
+    # Where many samples are asked at once their runs may be what takes long; what is run again is not built again.
+    run = TIMEOUT_FACTOR * usual.slowest.get(engine, 0.0) * len(probe.samples)
+    return max(limit, run) + (runs - 1) * (run or limit)
 
 
 def tell_of_waiting(slots: Iterable[Any], limit: float) -> str:
