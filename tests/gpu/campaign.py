@@ -761,6 +761,7 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     known = every(given.out, tuple(given.magika) if given.magika else None, given.models)
     if given.case:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         case = next(c for c in known if c.name == given.case)
         facts = case.run(_folder(given.out, case))
         (given.out / case.name / "row.json").write_text(json.dumps(facts, default=str))
@@ -769,6 +770,8 @@ def main() -> None:
         parser.error(f"no case is called {', '.join(sorted(strange))}; there are {', '.join(c.name for c in known)}")
     # In the order in which they are named.
     chosen = [c for name in given.only for c in known if c.name == name] or known
+    # A shell that starts this in the background has it ignored, and so would every session that is to be interrupted.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     lock = threading.Lock()
     begun = time.monotonic()
     ends = begun + 60 * given.minutes
