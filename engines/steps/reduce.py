@@ -116,6 +116,8 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
 def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None, *, then: int = 0) -> Sub[Reduced]:
     """Prove the ends, search from ``start`` (default the whole model), shrink, verify. Returns Reduced. ``then``: probes that
     follow it in the step."""
+    # As in extract: what makes constants is not cut through, as fed as inputs they would not be folded and joined with a layer.
+    ask = msgspec.structs.replace(ask, frozen=ask.index.from_weights)
     shrinks = min(params.shrink_probes, shrinks_for(ask.findings)) if params.shrink else 0
     pace = Pace(after=foretell_settling(ask, shrinks, params.verify, SHRINKS_OF_MANY) + then)
     trials = Trials(asking_twin(ask), known={}, measured={}, most=params.budget, pace=pace)
@@ -153,14 +155,6 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
     stopped = trials.ended
     nodes = trials.smallest(nodes) if stopped else nodes
     trials.most = 0  # what was found is checked all the same
-    fixed = ask.index.from_weights.intersection(t for n in nodes for t in ask.index.nodes[n].outputs)
-    if fixed and len(nodes) > 1 and not stopped:
-        # What makes constants is not needed where the engine is given these; fed as inputs they would not be folded and fused.
-        frozen = Trials(msgspec.structs.replace(trials.ask, frozen=fixed), known={}, measured={})
-        smaller: NodeIds = yield from minimise(frozen, nodes, cuts=False)
-        probes += frozen.count
-        if len(smaller) < len(nodes):
-            trials, nodes = frozen, smaller
     given: Trials | None = yield from as_given(ask, trials, nodes)
     if given is None:  # a part that fails on the twin alone is no case of the engine's
         few = msgspec.structs.replace(params, shrink_probes=min(params.shrink_probes, shrinks_for(ask.findings)))
@@ -247,7 +241,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="reduce",
-    version=5,
+    version=6,
     summary="Search for the smallest part of the model that still fails in the same way.",
     run=reduce,
     outcome=ReduceOutcome,
