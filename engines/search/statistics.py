@@ -21,6 +21,25 @@ def binomial_interval(failures: int, looks: int) -> tuple[float, float]:
     return low, high
 
 
+def least_share(right: int, tried: int) -> float:
+    """The share of others like them that are right at the least, at 95 %, where ``right`` of ``tried`` were; 0 where none were.
+
+    The one-sided bound of Clopper and Pearson, as only one side is promised: 0.05 ** (1 / n) where all of n were right, which
+    the rule of three makes 1 - 3/n.
+    """
+    if right <= 0:
+        return 0.0
+    fewer = _binomial_cdf(right - 1, tried)
+    return _bisect(lambda p: 1 - fewer(p) - (1 - CONFIDENCE))
+
+
+def say_most_wrong(right: int, tried: int) -> str:
+    """``up to 32 % of others like these may be wrong``: rounded up, so that no more is promised than holds."""
+    most = 100 * (1 - least_share(right, tried))
+    digits = 0 if most >= 1 else 1 - math.floor(math.log10(most))
+    return f"up to {math.ceil(most * 10**digits) / 10**digits:g} % of others like these may be wrong (95 % confidence)"
+
+
 def fisher_exact(failures: int, looks: int, other_failures: int, other_looks: int) -> float:
     """How often two samples of one rate differ as much as these, or more: p of Fisher's exact test, two-sided.
 

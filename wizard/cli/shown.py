@@ -23,6 +23,8 @@ _STEERS = frozenset(
         "failures",
         "looks",
         "more_looks",
+        "given",
+        "may_fail",
         "profile",
         "interval_low",
         "interval_high",

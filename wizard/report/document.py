@@ -80,6 +80,7 @@ class Workaround(msgspec.Struct, frozen=True):
     held_out_n: int = 0  # ``unseen_n``, by the name that the steps' JSON has for it
     file: str = ""  # the model with it, beside the report in session and bundle; "" where it is no other model
     accused_inside: bool | None = None  # every accused node is in the set that is kept
+    unseen_least: float | None = None  # share of others like them that is right at the least, at 95 %; null: not tried
     source: tuple[str, ...] = ()  # lines of the exported program whose nodes it keeps in higher precision
     known: tuple[str, ...] = ()
     curve: tuple[Kept, ...] = ()

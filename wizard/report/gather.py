@@ -15,6 +15,7 @@ from engines.graph.index import GraphIndex
 from engines.probe import APART, HUGE, Check, Measure
 from engines.search.known import holds_accused, is_nearly_all, list_facts
 from engines.search.lookalike import say_lookalike
+from engines.search.statistics import least_share
 from engines.search.written import FILE
 from engines.spec import parse
 from engines.steps.compare import CompareOutcome
@@ -293,6 +294,7 @@ def _workaround(
         held_out_n=unseen.n,
         file=file,
         accused_inside=holds_accused(findings, w),
+        unseen_least=least_share(unseen.ok, unseen.n) if unseen.n else None,
         source=_list_sources(index, ranges.decode(w.keep)),
         known=tuple(fact.text for fact in list_facts(findings, w)),
         curve=tuple(Kept(p.nodes, min(p.error, HUGE), p.seconds or None, p.chosen, p.knee) for p in w.curve),

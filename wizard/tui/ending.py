@@ -80,6 +80,9 @@ def list_todo(scene: Scene, verdict: str) -> list[Deed]:
                 f"narrowdown replay {name}",
             )
         )
+        if scene.problem.inputs and not scene.problem.check:
+            told = "Do others of your samples fail? More runs of these do not tell. {edit} gives them, or:"
+            made.append(Deed(told, f"narrowdown edit {name} --inputs FILE.npz"))
     if verdict == "input-sensitive":
         made.append(
             Deed("Compare engines on real inputs. If real ones fail somewhere, start again with just those (--inputs).")

@@ -10,8 +10,10 @@ from engines.search.statistics import (
     WRONG,
     binomial_interval,
     fails_always,
+    least_share,
     looks_to_see,
     looks_to_settle,
+    say_most_wrong,
     say_ruled_out,
     unseen_rate,
 )
@@ -45,6 +47,26 @@ def test_the_bounds_are_where_the_tails_are_a_fortieth(n: int, data: st.DataObje
         assert 1 - at_most(k - 1, low) == pytest.approx(0.025, abs=1e-6)
     if k < n:
         assert at_most(k, high) == pytest.approx(0.025, abs=1e-6)
+
+
+@given(st.integers(1, 400), st.data())
+def test_a_promise_is_broken_by_chance_once_in_twenty_times(n: int, data: st.DataObject) -> None:
+    """At the share that is promised at the least as many as were right, or more, are right in one of twenty tries."""
+    right = data.draw(st.integers(1, n))
+    least = least_share(right, n)
+    as_many = math.fsum(math.comb(n, i) * least**i * (1 - least) ** (n - i) for i in range(right, n + 1))
+    assert as_many == pytest.approx(0.05, abs=1e-6)
+    assert binomial_interval(right, n)[0] < least < right / n
+
+
+@pytest.mark.parametrize(
+    ("right", "tried", "most"),
+    [(8, 8, "32"), (32, 32, "9"), (31, 32, "14"), (47, 47, "7"), (1000, 1000, "0.3"), (0, 4, "100"), (0, 0, "100")],
+)
+def test_what_is_said_of_others_is_never_less_than_the_bound(right: int, tried: int, most: str) -> None:
+    """Of 8 of 8 the bound is 31.2 %: rounded up. 178 and 184 of 200 new samples were right where 31 of 32 were tried."""
+    assert f"up to {most} % of others" in say_most_wrong(right, tried)
+    assert float(most) >= 100 * (1 - least_share(right, tried)) - 1e-9
 
 
 def test_thousands_of_looks() -> None:

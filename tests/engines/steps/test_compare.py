@@ -61,6 +61,24 @@ def test_a_row_that_passes_alone_is_searched_in_its_batch(answers: Any, walk: An
     assert (done.finish.findings.sample, done.finish.findings.signature.sample) == ("real:0", "real:0/1")
 
 
+def test_a_pass_says_on_how_many_samples_it_stands_and_what_that_leaves_open(answers: Any, walk: Any) -> None:
+    """A reader of captchas is right on its 8 samples in FP16, and on 182 of 200 others. Made-up ones are none of the user's."""
+    whole = answers.measured(*((f"real:{i}", 0.006) for i in range(8)), ("random:0", 0.001))
+    outcome = walk("compare", answers.context(), oracle(answers, whole, runs=lambda _: whole)).finish.outcome
+    assert (outcome.verdict, outcome.given, round(outcome.may_fail, 4)) == ("passes", 8, 0.3123)
+    assert (
+        "Tried on 8 samples of yours: up to 32 % of others like these may be wrong (95 % confidence)."
+        in outcome.message
+    )
+    made_up = answers.measured(("random:0", 0.001))
+    outcome = walk("compare", answers.context(), oracle(answers, made_up, runs=lambda _: made_up)).finish.outcome
+    assert (outcome.given, outcome.may_fail) == (0, None)
+    assert "may be wrong" not in outcome.message
+    fails = answers.measured(("real:0", 0.5), ("real:1", 0.001))
+    outcome = walk("compare", answers.context(), oracle(answers, fails)).finish.outcome
+    assert (outcome.verdict, outcome.given, outcome.may_fail) == ("fails", 2, None)
+
+
 def test_nonfinite_rows_come_first(answers: Any, walk: Any) -> None:
     broken = SampleResult("real:0/1", (Score("y", new_nonfinite=2, rel_l2=0.1),))
     whole = Measurement(results=(answers.result("real:0/0", 5.0), broken, answers.result("real:0/2", 0.0)))

@@ -159,9 +159,10 @@ def test_where_only_made_up_inputs_were_right_real_ones_are_asked_for_first(
     script.add(e.QuestionAnswered(node="reproduce", visit=1, answer="no", by="person"))
     script.add(e.SessionClosed(end="not-reproduced", exit_code=10))
     problem = msgspec.structs.replace(s.FakeLibrary(session).problem(session.folder), inputs=given)
-    first = list_todo(Watcher(session, problem).look(), "not-reproduced")[0]
+    first, second = list_todo(Watcher(session, problem).look(), "not-reproduced")[:2]
     assert ("--inputs" in first.typed) == (not given)
     assert ("made-up" in first.text) == (not given)
+    assert ("others of your samples" in second.text and "--inputs" in second.typed) == bool(given)
 
 
 def test_only_a_part_of_the_model_is_the_smallest_that_fails(session: FakeSession) -> None:
