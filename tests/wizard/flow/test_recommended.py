@@ -48,6 +48,18 @@ def test_a_refused_model_is_no_wrong_result(flow: str) -> None:
     assert recommended(flow, "reproduce", verdict="refused-whole", failure="build") in found.ends
 
 
+@pytest.mark.parametrize(("flow", "kept"), [("precision", "FP32"), ("quantization", "float")])
+def test_what_only_the_whole_model_cures_is_not_said_to_have_another_cause(flow: str, kept: str) -> None:
+    """A quantized model that passes with all 8 layers in float ended with "the layers are not the cause", and that float does
+    not help."""
+    found = load(flow).flow
+    end = recommended(flow, "layers", outcome="whole")
+    assert found.ends[end].title == f"Right only with all layers in {kept}"
+    assert "at fault" in found.ends[end].explain
+    assert recommended(flow, "layers", outcome="not-enough") == "unresolved"
+    assert not any("not the cause" in answer.text for answer in found.nodes["layers"].answers.values())
+
+
 @pytest.mark.parametrize("flow", ["precision", "quantization"])
 @pytest.mark.parametrize("verdict", ["built", "unresolved"])
 def test_what_never_ran_is_not_called_good_enough(flow: str, verdict: str) -> None:
