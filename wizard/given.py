@@ -312,7 +312,8 @@ def engine_spec(text: str, option: str) -> str:
             raise BadUsage(f"{option}: {name}={spec.get(name)}: there is no such file.{near or ' Check the path.'}")
         spec = spec.with_option(name, str(path.resolve()))
     if lacking := next((name for name in declared.required if not spec.get(name)), ""):
-        raise BadUsage(f"{option}: {spec.name} needs {lacking}=. {declared.needs}")
+        lacks = f"nothing follows '{spec.name}:'" if lacking == declared.bare else f"{spec.name} needs {lacking}="
+        raise BadUsage(f"{option}: {lacks}. {declared.needs}")
     for chosen in options.command_options(spec.name):
         if words := spec.get(chosen.name):
             spec = spec.with_option(chosen.name, program(words, f"{option}: {chosen.name}=", chosen.holes))

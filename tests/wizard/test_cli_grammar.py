@@ -251,9 +251,12 @@ def test_the_exit_codes_are_all_in_the_help() -> None:
         (["step", "ladder", "x.onnx"], "'ladder' is a command of its own and no step: narrowdown ladder --help"),
         (["reduce", "x.onnx"], "'reduce' is a step and no command: narrowdown step reduce MODEL"),
         (["help", "reduce"], "'reduce' is a step and no command: narrowdown help step"),
+        (["flow"], "are required: list|check|show."),
+        (["run", str(MODELS / "shapes_cnn.onnx"), "--engine", "onnxruntime", "--reference", "golden"],
+         "--reference: nothing follows 'golden:'. It needs what was recorded: golden:OUTPUTS.npz."),
     ],
-)
-def test_a_step_for_a_command_and_a_command_for_a_step(
+)  # fmt: skip
+def test_what_is_lacking_or_is_another_kind_of_word(
     words: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == BAD_USAGE

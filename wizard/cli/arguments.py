@@ -308,7 +308,9 @@ def parser(only: str = "") -> Parser:
     _flag(differing, "--json", "the same as JSON")
 
     flows = command("flow", "flow", "flow", "list the shipped flows, check or draw one")
-    flows.add_argument("action", choices=("list", "check", "show"), help="list, check or show")
+    flows.add_argument(
+        "action", metavar="list|check|show", choices=("list", "check", "show"), help="what to do with it"
+    )
     _one(flows, "file", "FILE", "a flow file, or the name of a shipped flow", nargs="?")
     flows.add_argument("--format", choices=("text", "mermaid", "svg"), default="text", help="for show; default: text")
     flows.add_argument("-o", "--output", metavar="FILE", help="default: stdout")

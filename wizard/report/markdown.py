@@ -153,6 +153,12 @@ def write_alike_culprits(culprits: Sequence[tuple[int, Culprit]], metric: str) -
     return f"### {these}: {others(len(rows))}\n\n{said}\n\n{table(header, rows)}"
 
 
+def _say_minimal(c: Culprit) -> str:
+    if not c.minimal:
+        return "not proven"
+    return "yes: it is a single node" if len(c.nodes) == 1 else "yes: without any one of its nodes it passes"
+
+
 def culprit(c: Culprit, position: int, total: int, metric: str) -> str:
     title = (
         f"## The {'minimal ' if c.minimal else ''}failing case" if total == 1 else f"## Culprit {position} of {total}"
@@ -167,7 +173,7 @@ def culprit(c: Culprit, position: int, total: int, metric: str) -> str:
         ("your model's outputs, by it", wrong_by(c.effect, metric)),
         ("sample", code(say_sample(c.sample))),
         ("fails again", c.verified or "?"),
-        ("nothing to spare", "yes: without any one of its nodes it passes" if c.minimal else "not proven"),
+        ("nothing to spare", _say_minimal(c)),
         *([("kept with it", listing([code(name) for name in c.also], 40))] if c.also else []),
         ("folder", code(c.dir)),
     ]

@@ -28,6 +28,8 @@ DECLARATION = Declaration(
         Option("names", "list", (), "RECORDED=TENSOR for each tensor that is recorded under another name than the model's."),
     ),
     lists={"names": _check_names},
+    required=("files",),
+    needs="It needs what was recorded: golden:OUTPUTS.npz.",
     bare="files",
     recorded=True,
     title="golden outputs",

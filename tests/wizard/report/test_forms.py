@@ -549,6 +549,17 @@ def test_one_code_of_many_is_not_100_percent() -> None:
         assert words in to_markdown(told)
 
 
+def test_a_single_node_has_nothing_to_spare() -> None:
+    told = report("Conv")
+    for names, said in (
+        (("a",), "yes: it is a single node"), (("a", "b"), "yes: without any one of its nodes it passes")
+    ):  # fmt: skip
+        culprit = msgspec.structs.replace(told.culprits[0], nodes=names, minimal=True)
+        now = msgspec.structs.replace(told, culprits=(culprit,))
+        assert said in text_of(to_html(now))
+        assert said in to_markdown(now)
+
+
 def with_values(values: Values) -> Report:
     told = report("Conv")
     return msgspec.structs.replace(told, culprits=(msgspec.structs.replace(told.culprits[0], values=(values,)),))
