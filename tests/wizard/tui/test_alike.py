@@ -77,7 +77,7 @@ def test_the_headline_says_of_how_many_where_nearly_all_are_kept(session: FakeSe
     names = tuple(f"n{i}" for i in range(kept))
     cure = Workaround(kind="precision", engine="e", keep_names=names, samples_ok=1, samples_n=1, of=7)
     found = msgspec.structs.replace(seven(), workaround=cure)
-    made = _workaround(found, "emulate", None, "")
+    made = _workaround(found, "emulate", None, "", "")
     told = headline(board.state, session.flow, "worked-around", tuple(map(culprit, found.culprits)), made)
     assert said in told
 
