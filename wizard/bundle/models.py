@@ -82,14 +82,15 @@ def _write_files(
     store = Store(reading.folder)
     made = kept.get(f"{stem}.onnx")
     neighbour = target.with_name(f"{target.stem}-good.onnx")
-    whole = {target: store.path(made)} if made else {}
-    whole |= {neighbour: store.path(good["model.onnx"])} if good.get("model.onnx") else {}
-    find_sound(store, {place.name: source.name for place, source in whole.items()})
-    for place, source in whole.items():
-        _copy(source, place)
-    for name in (f"{stem}.weights.bin", "weights.bin") if made else ():  # the second in earlier versions
-        if name in kept:
-            _copy(store.path(kept[name]), target.with_name(name))
+    whole = {target: made} if made else {}
+    whole |= {neighbour: good["model.onnx"]} if good.get("model.onnx") else {}
+    beside = [
+        name for name in (f"{stem}.weights.bin", "weights.bin") if made and name in kept
+    ]  # the second in earlier versions
+    copied = {**whole, **{target.with_name(name): kept[name] for name in beside}}
+    found = find_sound(store, {place.name: digest for place, digest in copied.items()})
+    for place in copied:
+        _copy(found[place.name], place)
     write_whole(store, {place: place for place in whole})
     return str(target) if made else None, str(neighbour) if neighbour in whole else None
 

@@ -15,7 +15,15 @@ Rows = Callable[[str], list[dict[str, Any]]]
 
 def list_files(visit: Visit, table: Rows) -> dict[str, dict[str, str]]:
     """Role -> the files that a step has left for it, name -> digest."""
-    return {str(row.get("role")): row.get("files") or {} for row in table(visit.tables.get("bundle", ""))}
+    return {str(row.get("role")): files_of(row) for row in table(visit.tables.get("bundle", ""))}
+
+
+def files_of(row: Mapping[str, Any]) -> dict[str, str]:
+    """The files of a row of such a table, name -> digest; without what a stranger may have written in their place."""
+    files = row.get("files")
+    return (
+        {n: d for n, d in files.items() if isinstance(n, str) and isinstance(d, str)} if isinstance(files, dict) else {}
+    )
 
 
 def list_workaround_files(state: State, table: Rows) -> dict[str, str]:

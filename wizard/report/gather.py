@@ -26,7 +26,7 @@ from wizard.byhand import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.report.culprit_groups import kind
-from wizard.report.cured import WORKED_AROUND, list_handed_over
+from wizard.report.cured import WORKED_AROUND, files_of, list_handed_over
 from wizard.report.document import (
     Culprit,
     Depth,
@@ -624,8 +624,8 @@ def case_files(state: State, table: Callable[[str], Table], culprits: Sequence[b
         if case is None or "bundle" not in visit.tables:
             continue
         kept = table(visit.tables["bundle"])
-        found.update({row["case"]: row.get("files") or {} for row in kept if row.get("role") == "alike"})
-        rows = {row.get("role"): row.get("files") or {} for row in kept}
+        found.update({str(row.get("case")): files_of(row) for row in kept if row.get("role") == "alike"})
+        rows = {str(row.get("role")): files_of(row) for row in kept}
         if step_makes(visit.step, "case"):
             good = {}
             found.setdefault(case.node_ids, _name_case_files(rows.get("case", {}), rows.get("good", {})))

@@ -26,9 +26,10 @@ from wizard.bundle.case import write_case
 from wizard.bundle.check_script import Asked
 from wizard.bundle.export import NothingToExport, export, hand_on
 from wizard.bundle.issue import issue, readme
-from wizard.bundle.models import find_model, find_sound, write_worked_around
+from wizard.bundle.models import _write_files, find_model, find_sound, write_worked_around
 from wizard.problem import Problem
 from wizard.report.canonical import canonical
+from wizard.report.cured import files_of
 from wizard.report.document import to_json
 from wizard.report.gather import summary
 from wizard.report.html import to_html
@@ -537,3 +538,18 @@ def test_a_model_that_is_gone_or_damaged_is_named(session: Path) -> None:
     store.model_path("a" * 64).write_bytes(b"other bytes")
     with pytest.raises(SessionProblem, match="is damaged: its bytes are not those that were written"):
         find_model(store, "a" * 64)
+
+
+@pytest.mark.parametrize("files", [None, [], "x", 3, {"model.onnx": 3, "engine.onnx": None, "inputs.npz": ["x"]}])
+def test_what_a_stranger_wrote_in_place_of_a_tables_files_is_none(files: object) -> None:
+    """An export or an end ended with a failure of the program's own."""
+    assert files_of({"role": "case", "files": files}) == {}
+    assert files_of({"role": "case", "files": {"good.onnx": "ab", "model.onnx": files}}).get("good.onnx") == "ab"
+
+
+def test_a_workaround_whose_files_a_stranger_has_named_otherwise_is_one_sentence(session: Path, tmp_path: Path) -> None:
+    reading = read(session)
+    for digest in ("\u202ex", "../../x", "a" * 64):
+        with pytest.raises(SessionProblem, match=r"worked-around.onnx is gone|is no digest of a file. Somebody"):
+            _write_files(reading, tmp_path / "worked-around.onnx", {"engine.onnx": digest}, "engine", {})
+    assert not (tmp_path / "worked-around.onnx").exists()
