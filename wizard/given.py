@@ -10,12 +10,12 @@ from pathlib import Path, PurePath
 from typing import TypeVar
 
 from engines import discovery, installed, options
-from engines.checker.command import join
+from engines.checker.command import PLACEHOLDERS, join
 from engines.compare.criterion import METRICS
 from engines.data import golden_files
 from engines.data.input_problem import InputProblem
 from engines.graph import filekind
-from engines.nearest import suggestion
+from engines.nearest import nearest, suggestion
 from engines.sources import paths, postprocess_script, split_function, top_k
 from engines.spec import EngineSpec, parse
 from engines.store import regular
@@ -31,6 +31,7 @@ Value = TypeVar("Value")
 DEBUG_MODEL = "polygraphy_debug.onnx"
 _INTERPRETERS = ("python", "pypy", "sh", "bash", "dash", "zsh", "ruby", "perl", "node")
 LABEL_KINDS = (".npy", ".txt", ".csv")
+_HOLE = re.compile(r"(?<!\$)\{([a-z]+)\}")  # what a checker's command wants put in; not a variable of a shell
 _COMPARED = ("tolerance", "atol", "rtol", "metric", "postprocess", "score")  # options of the comparison
 _EACH_ITS_OWN = ("/dev/fd/", "/dev/std", "/proc/")
 INPUT_KINDS = (".json", ".npz", ".npy", ".pb", ".py", ".bin", ".png", ".jpg", ".jpeg")
@@ -364,8 +365,12 @@ def spec_files(spec: EngineSpec) -> list[str]:
 def checker(command: str) -> str:
     """The external checker's command with the paths of files that exist made absolute, as it runs in a folder of its own.
 
-    Raises Refusal: exit 2 when it cannot be split, exit 4 when it cannot be started.
+    Raises Refusal: exit 2 when it cannot be split or misspells what is put in, exit 4 when it cannot be started.
     """
+    for word in _HOLE.findall(command):
+        if word not in PLACEHOLDERS and (near := nearest(word, PLACEHOLDERS)):
+            holes = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+            raise BadUsage(f"--check: nothing is put in for '{{{word}}}'. Did you mean '{{{near}}}'? Known: {holes}.")
     return _startable(command, "--check", "checker")
 
 

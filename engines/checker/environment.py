@@ -64,7 +64,7 @@ _EVERY = tuple(name[:-1] for name in HANDED if name.endswith("*"))
 # $NAME and ${NAME} of a shell; environ["NAME"], environ.get("NAME") and getenv("NAME") of Python.
 _ASKED = re.compile(r"""\$\{?([A-Za-z_]\w*)|(?:environ(?:\.get)?|getenv)\s*[\[(]\s*["']([A-Za-z_]\w*)""")
 _SHELL_S = frozenset(
-    {"PWD", "OLDPWD", "SHLVL", "SHELL", "COLUMNS", "LINES"}
+    {"PWD", "OLDPWD", "SHLVL", "SHELL", "COLUMNS", "LINES", "_"}
 )  # it sets them itself, so they say nothing
 _SEARCHED = 1 << 16  # characters from the end of what a checker printed: what it fails for want of, it says last
 

@@ -82,6 +82,15 @@ def test_a_checker_that_cannot_be_started(command: str, code: int) -> None:
     assert refused.value.code == code
 
 
+def test_a_checker_that_misspells_what_is_put_in() -> None:
+    """``{modell}`` was handed over as it stands, and the checker's own failing was no failure of the model."""
+    with pytest.raises(Refusal, match=r"nothing is put in for '\{modell\}'\. Did you mean '\{model\}'\?") as refused:
+        checker("cat {modell}")
+    assert refused.value.code == BAD_USAGE
+    for command in ("cat {model} {dir}", "sh -c 'echo ${modell} {a: 1}' {model}", "awk '{print}' {model}"):
+        assert checker(command)
+
+
 def test_a_checker_that_is_not_executable(tmp_path: Path) -> None:
     script = tmp_path / "check.sh"
     script.write_text("exit 0\n")

@@ -428,8 +428,8 @@ def test_every_name_has_its_reason() -> None:
 
 
 def test_what_a_checker_missed_is_named() -> None:
-    held = {"HF_TOKEN": "t", "HOME": "/h", "EDITOR": "vi", "n_words": "1", "plain": "1"}
-    said = ["KeyError: 'HF_TOKEN'", "HOME is set; plain n_words; HF_TOKENS and THE_EDITOR are others"]
+    held = {"HF_TOKEN": "t", "HOME": "/h", "EDITOR": "vi", "n_words": "1", "plain": "1", "_": "/bin/x"}
+    said = ["KeyError: 'HF_TOKEN', a _ alone", "HOME is set; plain n_words; HF_TOKENS and THE_EDITOR are others"]
     assert environment.list_missed(said, (), held) == ["HF_TOKEN", "n_words"]
     assert environment.list_missed(said, (), held, ["HF_TOKEN"]) == ["n_words"]
     assert environment.list_missed(["HF_TOKEN" + "." * (1 << 20)], (), held) == [], "of a flood the end is looked at"
