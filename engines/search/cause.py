@@ -461,8 +461,8 @@ def _explain_nonfinite(
     ):
         return Cause(
             "mask-constant",
-            f"{broken.node} ({broken.op}) holds a constant of {reached:.3g}; {storage} ends at {_say_number(largest)}, "
-            "so it is infinite there.",
+            f"{broken.node} ({broken.op}) holds a constant as far from 0 as {_say_number(reached)}; {storage} ends at "
+            f"{_say_number(largest)}, so it is infinite there.",
             broken.node,
         )
     constant = max((weights.get(name, 0.0) for name in broken.reads), default=0.0)
