@@ -1,5 +1,6 @@
 """The search for the fewest nodes to keep in higher precision so that every sample passes, also those that it was not made on."""
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
@@ -282,11 +283,14 @@ class _Search(KeptSets):
         before = known
         holding: NodeSet | None = None
         alone = self.aim
+        start = everything
         for _ in range(params.rounds):
+            # What joined may need what was left out for the others' sake; if not, then others than the culprits, which are among
+            # what was needed before as far as they are needed.
+            rings = _list_growing(ask.index, seeds, params.rings)
+            growing = tries or (rings if not before else [start] if len(start) < len(everything) else [])
             start = everything
             self.pace.left = -1
-            # What joined needs others than the culprits: these are among what was needed before, as far as they are needed.
-            growing = tries or ([] if before else _list_growing(ask.index, seeds, params.rings))
             for keep in _list_starts(ask, everything, growing, before):
                 if (yield from self.passes(keep, alone, self.working)).passed:
                     start = keep
@@ -325,7 +329,8 @@ class _Search(KeptSets):
             return (yield from self._is_needed((*before, *items), rule, self.working))
 
         # What the reference foretold is mostly needed, each node of it.
-        leave_out = leave_out_each if start == list_cured(self.ask.findings) else leave_out_groups
+        each = functools.partial(leave_out_each, once=True)  # all once more when nothing joins any more: ``polish``
+        leave_out = each if start == list_cured(self.ask.findings) else leave_out_groups
         most = 0  # of those that are left the most that it is not worth to look at once more, before all is
         if by_weight and len(added) > 2 * GROUPS and self.limit - self.spent > AFFORDED * GROUPS:
             order, guess, adds_up = yield from self._weigh(tuple(sorted(added)), rule)

@@ -51,12 +51,17 @@ def leave_out_groups(items: Sequence[Item], test: Test[Item], pace: Pace | None 
     return needed
 
 
-def leave_out_each(items: Sequence[Item], test: Test[Item], pace: Pace | None = None) -> Sub[tuple[Item, ...]]:
+def leave_out_each(
+    items: Sequence[Item], test: Test[Item], pace: Pace | None = None, *, once: bool = False
+) -> Sub[tuple[Item, ...]]:
     """A part of ``items`` that still does and of which no single one can be left out, each of which was asked about. Early ones
-    are left out first; one is left whatever is needed. Ends after O(n^2) questions."""
+    are left out first; one is left whatever is needed. Ends after O(n^2) questions. ``once``: each is asked about one time, so
+    that some that were needed beside others may not be any more; n questions."""
     left = list(items)
     needed = 0  # the last so many, each looked at since something was left out
-    while needed < len(left) > 1:
+    asked = 0
+    while needed < len(left) > 1 and not (once and asked == len(items)):
+        asked += 1
         if pace is not None:
             pace.left = len(left) - needed
         verdict: Verdict = yield from test(tuple(left[1:]))

@@ -403,7 +403,7 @@ def _count_places(ctx: StepContext, size: Size) -> int:
 
 SPEC = StepSpec(
     name="confirm",
-    version=7,
+    version=8,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,

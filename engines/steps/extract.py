@@ -239,7 +239,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="extract",
-    version=5,
+    version=6,
     summary="Cut out the node that adds the error, feed it reference values, and see whether it fails alone.",
     run=extract,
     outcome=ExtractOutcome,

@@ -286,7 +286,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="quantization",
-    version=2,
+    version=3,
     summary="Rank the layers of a Q/DQ model by SQNR, and find the fewest to leave in float so that every sample passes.",
     run=quantization,
     outcome=QuantizationOutcome,

@@ -323,7 +323,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="repeat",
-    version=5,
+    version=6,
     summary="See whether the failure comes and goes: by what is known to overflow, else by running again and building afresh.",
     run=repeat,
     outcome=RepeatOutcome,

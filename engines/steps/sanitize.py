@@ -259,7 +259,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="sanitize",
-    version=5,
+    version=6,
     summary="Fold constants and clean the model up, then compare again.",
     run=sanitize,
     outcome=SanitizeOutcome,
