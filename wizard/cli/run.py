@@ -388,7 +388,7 @@ def finish(place: Path, code: int, *, text: bool) -> None:
         not shown
         and code == UNRESOLVED
         and reading.description.problem.check
-        and reading.state.route[-1].step == "compare"
+        and len(reading.state.route) == 1  # the first question is the last
     ):
         terminal.say(report.explanation)  # what the checker printed last, where it answers nothing or passes nothing
     if text:
