@@ -106,13 +106,13 @@ def tree(data: Any, seed: int) -> Any:
     return made
 
 
-def endless(data: Any) -> Iterator[bytes]:
-    """The tree once for each name of a leaf in it, of which one is a number of more digits than Python reads: by itself, or in a
-    template where it is a text. Chance alone may pass all of these by."""
+def endless(data: Any, *, templates: bool = False) -> Iterator[bytes]:
+    """The tree once for each name of a leaf in it, of which one is a number of more digits than Python reads; in place of a text
+    one in a template, where there are ``templates``. Chance alone may pass all of these by."""
     for name in sorted({str(key) for _, key in _leaves(data)}):
         made = json.loads(json.dumps(data))
         holder, key = next(place for place in _leaves(made) if str(place[1]) == name)
-        holder[key] = IN_TEMPLATES[0] if isinstance(holder[key], str) else ENDLESS
+        holder[key] = IN_TEMPLATES[0] if templates and isinstance(holder[key], str) else ENDLESS
         yield written(made)
 
 

@@ -565,7 +565,7 @@ KINDS: dict[str, tuple[Read, Callable[[], st.SearchStrategy[bytes]]]] = {
 # Files that are sure to be among those of a kind, up to a third of them: what chance would reach in some campaigns alone.
 SURE: dict[str, Callable[[], Iterator[bytes]]] = {
     "journals": overgrown_journals,
-    "flows": lambda: mutate.endless(sound_flow()),
+    "flows": lambda: mutate.endless(sound_flow(), templates=True),
     "Polygraphy inputs": lambda: mutate.endless(json.loads(arrays()["inputs"])),
 }
 
