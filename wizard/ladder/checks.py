@@ -13,6 +13,7 @@ import msgspec
 
 from engines.store import regular
 from engines.store.content import write_atomically
+from engines.store.scratch import scratch
 from wizard.ladder.environments import Place, install
 from wizard.ladder.rungs import Outcome
 
@@ -77,10 +78,17 @@ def _record(case: Case, place: Place, kept: Path) -> Path:
 
 
 def _run(case: Case, place: Place, timeout: float) -> Answer:
+    """Its temporary files go with it, whatever ends it: some releases leave a log of their own there."""
+    with scratch("narrowdown-check-") as temporary:
+        return _run_in(case, place, timeout, str(temporary))
+
+
+def _run_in(case: Case, place: Place, timeout: float, temporary: str) -> Answer:
     begun = time.monotonic()
     words = [*place.words, "check.py", *case.words]
     process = subprocess.Popen(
-        words, cwd=case.folder, env={**os.environ, **place.variables, "PYTHONDONTWRITEBYTECODE": "1"},
+        words, cwd=case.folder,
+        env={**os.environ, **place.variables, "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": temporary},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         start_new_session=True,
     )  # fmt: skip

@@ -127,8 +127,9 @@ def install(place: Place) -> str:
         done = None
         for numpy in ("numpy<2", "numpy"):
             done = _pip(
-                "install", "--quiet", "--only-binary", ":all:", "--target", str(partial / "site"), numpy, wanted
-            )
+                "install", "--quiet", "--only-binary", ":all:", "--target", str(partial / "site"), numpy, wanted,
+                temporary=str(partial),
+            )  # fmt: skip
             if done.returncode == 0:
                 with contextlib.suppress(FileExistsError):
                     (partial / "site").rename(folder)
@@ -142,11 +143,14 @@ def size(folder: Path) -> int:
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _pip(*words: str) -> "subprocess.CompletedProcess[str]":
+def _pip(*words: str, temporary: str = "") -> "subprocess.CompletedProcess[str]":
+    """``temporary``: a folder for what pip unpacks, which goes also where pip is killed; "" for the usual one."""
+    environment = {**os.environ, **({"TMPDIR": temporary} if temporary else {})}
     try:
         return subprocess.run(
             [sys.executable, "-m", "pip", "--disable-pip-version-check", *words],
             capture_output=True, text=True, errors="replace", check=False, timeout=_MINUTES * 60, stdin=subprocess.DEVNULL,
+            env=environment,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess([], 1, "", f"pip took more than {_MINUTES} minutes")

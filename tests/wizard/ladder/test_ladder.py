@@ -23,7 +23,7 @@ from engines.probe import Candidate
 from wizard.bundle.check_script import Asked, script
 from wizard.cli import main
 from wizard.cli.arguments import parser
-from wizard.ladder import environments
+from wizard.ladder import checks, environments
 from wizard.ladder.offer import first_release, offer_ladder
 from wizard.problem import Problem
 from wizard.session.state import State
@@ -37,6 +37,8 @@ print("  FAILS   rel_l2 1, allowed 0.001, on 'y'" if version < "1.5" else "  pas
 print(f"on fast {version}; the case was found with fast 1.2 on CPU")
 sys.exit(version < "1.5")
 """
+
+LEAVES = "left = tempfile.mkstemp()[1]; open('left', 'w').write(left)\n"
 
 
 @pytest.fixture
@@ -140,6 +142,23 @@ def test_releases_are_ordered_by_their_numbers() -> None:
     assert [p.version for p in environments.releases("fast==1.10,1.9,1.9.1")] == ["1.9", "1.9.1", "1.10"]
     versions = ("1.9", "1.19.9", "1.20.0", "1.23.2", "1.24.0", "1.21.0rc1")
     assert [v for v in versions if environments.in_range(v, "1.20", "1.23")] == ["1.20.0", "1.23.2"]
+
+
+def test_a_check_that_is_ended_leaves_no_temporary_file(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (mine := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(mine))
+    (bundle / "check.py").write_text(CHECK.replace("import os, sys, time", "import os, sys, time, tempfile\n" + LEAVES))
+    answer = checks.ask(
+        checks.Case("case", bundle),
+        environments.Place("here", (sys.executable,), {"RELEASE": "1.6"}),
+        20.0,
+        tmp_path / "kept",
+    )
+    assert answer.outcome == "passes"
+    assert list(mine.iterdir()) == []
+    assert Path((bundle / "left").read_text()).parent.parent == mine
 
 
 @pytest.mark.slow
