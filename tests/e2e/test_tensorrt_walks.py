@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
@@ -250,3 +251,32 @@ def test_what_follows_hands_over_the_file_of_the_workaround_that_it_goes_on_from
             assert Path(written).read_bytes() == (ended / "worked-around.onnx").read_bytes()
             kept = {digest for event in read_journal(place / NAME) for digest in _parts(event)}
             assert set(following.state.taken_workaround.values()) <= kept, "it stays where the disk is short"
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[str | Path, ...]:
+    """The words for a sound model, and three samples of as many lengths, which it leaves open."""
+    folder = tmp_path_factory.mktemp("texts")
+    ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1, "length", 8]) for n in "xy"]
+    nodes = [onnx.helper.make_node("Tanh", ["x"], ["t"]), onnx.helper.make_node("Neg", ["t"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), folder / "m.onnx"
+    )
+    words: list[str | Path] = [folder / "m.onnx", "--engine", "tensorrt:precision=fp16"]
+    for length in (71, 48, 60):
+        np.savez(folder / f"{length}.npz", x=np.random.default_rng(length).random((1, length, 8), np.float32))
+        words += ["--inputs", folder / f"{length}.npz"]
+    return tuple(words)
+
+
+def test_texts_of_several_lengths_are_one_build_a_look(walk: Walk, texts: tuple[str | Path, ...]) -> None:
+    """Seen with one build for each length and each look, 17 of them."""
+    walked = walk("10.6.0", *texts)
+    assert (walked.ran.code, walked.answers()) == (10, [("reproduce", "no")])
+    assert walked.visits("reproduce")[0].outcome["samples"] == 4  # and one made up
+    builds = (walked.folder / "builds.jsonl").read_text().splitlines()
+    events = map(json.loads, (walked.folder / NAME).read_text().splitlines())
+    probes = [e["probe"] for e in events if e["kind"] == "probe.started"]
+    asked = [p for p in probes if p["op"] == "measure" and p["engine"].startswith("tensorrt")]
+    assert len(builds) == len(asked) > 1
