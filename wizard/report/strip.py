@@ -96,7 +96,8 @@ class Trail:
             return f"{name.capitalize()} alone {be} still wrong" + (f", so {left} are left." if smaller else ".")
         rest = without(self._suspects or ((0, self.whole - 1),), tried)
         inside = nodes_of(without(tried, self._suspects)) == 0 if self._suspects else True
-        follows = f", so the fault needs some of {name_nodes(rest)}" if rest and inside else ""
+        some = "" if nodes_of(rest) == 1 else "some of "
+        follows = f", so the fault needs {some}{name_nodes(rest)}" if rest and inside else ""
         return f"{name.capitalize()} alone {be} right{follows}."
 
 

@@ -48,6 +48,10 @@ def test_each_probe_is_said_in_words() -> None:
         "Nodes 52 to 73 alone are right, so the fault needs some of nodes 74 to 126.",
         "Node 70: cannot tell.",
     )
+    said = take(("3-4", "fails"), ("3", "passes"), ("4", "passes")).strip.said
+    assert said[1:] == (
+        "Node 3 alone is right, so the fault needs node 4.", "Node 4 alone is right, so the fault needs node 3."
+    )  # fmt: skip
 
 
 @given(st.lists(st.tuples(sets, st.sampled_from(["passes", "fails", "unresolved"])), max_size=12))
