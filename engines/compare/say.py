@@ -23,7 +23,8 @@ def say_part(error: float | None, metric: str, values: Sequence[Values]) -> str:
     """What a part's own outputs are wrong by. ``values``: these, the worst first. An output of whole numbers or truth values is
     right or wrong as a whole, so of these in how many places: "100 %" says nothing of one code among 168 that is one off."""
     if metric == "rel_l2" and values and values[0].differ > 0 and values[0].dtype.startswith(("int", "uint", "bool")):
-        return f"wrong in {values[0].differ:,} of {math.prod(values[0].shape):,} values"
+        size = math.prod(values[0].shape)
+        return "wrong in its one value" if size == 1 else f"wrong in {values[0].differ:,} of {size:,} values"
     return wrong_by(error, metric)
 
 

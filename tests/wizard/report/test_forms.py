@@ -537,6 +537,7 @@ def test_one_code_of_many_is_not_100_percent() -> None:
     codes = Values("y", "int8", (1, 168), -1.0, 7.0, bins, bins, 0, 0, ((1.0,),), (".",), differ=1)
     for values, said in (
         (codes, "by itself wrong in 1 of 168 values"),
+        (msgspec.structs.replace(codes, shape=(1, 1)), "by itself wrong in its one value"),
         (msgspec.structs.replace(codes, differ=-1), "by itself wrong by 100 %"),  # of an earlier version
         (msgspec.structs.replace(codes, dtype="float32"), "by itself wrong by 100 %"),
     ):
