@@ -45,7 +45,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     optimizers: tuple[str, ...] = ()  # names that may be switched off, where that is possible
     slots: int = 1  # how many builds fit this device at once, memory aside
     gpus: int = 0  # that a build takes
-    spans: bool = False  # one build serves every number of rows from ``least_shapes`` to ``feed_shapes``
+    spans: bool = False  # one build serves all shapes from ``least_shapes`` to ``feed_shapes``
     copies: float = 2.0  # of a model's weights that a build holds in memory at the worst, beside the mapped file
     notes: tuple[str, ...] = ()
     recorded: Recorded | None = None  # of one that computes nothing
@@ -94,7 +94,7 @@ class BuildRequest(msgspec.Struct, frozen=True):
 
     ``keep``: indices into ``model.graph.node`` to keep in FP32. ``marks``: names of tensors to make readable beside the graph
     outputs (already graph outputs of ``model`` for engines whose only way is that). ``feed_shapes``: shapes of the inputs that
-    will be run; ``least_shapes``: the smallest of those that will be run with fewer rows too, on engines that span.
+    will be run, the largest; ``least_shapes``: the smallest, on engines that span.
     ``attempt`` above 0 is a repetition: nothing that an earlier build learned may decide it.
 
     ``part``: a piece of the user's model, or an edited copy of it, which may lack what its options are about.
