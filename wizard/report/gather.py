@@ -560,6 +560,7 @@ def summary(report: Report) -> list[str]:
     if not report.culprits and not report.spread:
         said = _last_word(report.route[-1]) if report.route and report.end else []
         return [*lines, *(f"  {line}" for line in (*said, *report.advice.splitlines()))]
+    lines += [f"  {report.explanation}"] if report.explanation else []
     for position, c in enumerate(report.culprits, 1):
         facts = [c.cause]
         facts += [f"by itself {say_part(c.own, report.metric, c.values)}"] if c.own is not None else []
