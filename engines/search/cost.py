@@ -46,10 +46,10 @@ DEAR = 20.0
 # took 2 to 6, of 84 s 8 (docs/tensorrt.md). What a CPU engine builds for so long it mostly reads from the disk, once too.
 COLD = 8.0
 # What a later build of the whole model takes of a first one that was dear, where an engine times kernels and keeps what it timed:
-# 0.2 to 0.7 s after 12 s on small models, 1.1 to 2.4 s after 24 to 115 s on a transformer, 1.3 after 82 and 5 to 9 after 380 to
-# 466 s on CNNs (TensorRT 10.6): so many seconds, and this part of the first.
+# 0.2 to 0.7 s after 12 s on small models, 1.1 to 2.5 s after 24 to 115 s on a transformer, 1.3 and 1.8 after 73 and 82, 4 to 9
+# after 380 to 466 s on CNNs (TensorRT 10.6): so many seconds, and this part of the first.
 LEAST = 0.3
-LATER = 1 / 50
+LATER = 1 / 65
 # Seconds of a part's build, where kernels are timed and no part was built yet: 0.2 to 0.6 on six models, 1.5 and 1.7 on a
 # transformer.
 CUT = 0.35
@@ -71,7 +71,7 @@ OTHERWISE = (0.3, 3.3)
 # Of a reading; of what other means tell; of a kind that is priced beside another.
 READ, TOLD, BESIDE_IT = (0.3, 3.0), (0.5, 2.0), (0.2, 8.0)
 # Seconds that a probe may take beside that: scores, messages, files. Where a model answers in a few thousandths of a second they
-# are most of it.
+# are most of it. Effects are priced with them.
 BESIDES = 0.02
 SOON = 2.0  # seconds; nobody plans by less
 # How a probe ends where the engine refuses what it is given, or dies of it.
@@ -95,8 +95,15 @@ BESIDE: Mapping[Kind, tuple[tuple[Kind, float], ...]] = {
 
 # Of a model on a CPU engine, what a look at all of its nodes takes beside what the whole takes, and seconds for each node more,
 # to score what it makes: sort, a keyword spotter, a filter bank and a classifier, of 37 to 258 nodes, took 0.7 to 1.6 times that,
-# and magika, whose tensors are large, up to 4. The same nodes alone take about as long as watched: 0.5 to 1.7.
+# and magika, whose tensors are large, up to 4.
 LOOKED_INTO, NODE = 1.5, 0.001
+# Where the sizes of its tensors are known: a run of the reference, that for each node, and seconds for each byte: 36 of 40 first
+# looks came within a factor of two (0.5 to 3.3), and the same nodes alone took 0.45 to 1.7 times as long, mostly 0.9.
+BYTE, BY_ITSELF = 15e-9, 0.9
+# An effect there, before any was measured: seconds, and of a run of the reference. All of 38 models came within a factor of two.
+EFFECT, OF_REFERENCE = 0.01, 0.6
+# How far off these are, of nine of ten: the first look, the same nodes alone once they were watched, and effects.
+LOOKED, ALONE, FELT = (0.55, 2.0), (0.6, 1.6), (0.55, 1.6)
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -106,7 +113,8 @@ class Work(msgspec.Struct, frozen=True):
     been run on yet. ``told``: seconds that one takes, where that is told by other means than probes of its kind.
     ``reused``: it feeds a build that stands, and makes none. ``afresh``: it is built with nothing of earlier builds; ``dear``:
     on an engine whose builds are, so that no other probe tells what that takes. ``timed``: by an engine that times kernels and
-    keeps what it timed; ``more``: seconds that each takes beside what is usual; ``nodes``: that each looks into.
+    keeps what it timed; ``more``: seconds that each takes beside what is usual; ``nodes``: that each looks into, with tensors of
+    so many ``bytes``, -1 where that is not known.
     ``least``, ``most``: of the probes, where how many there will be depends on what is found; -1 where it does not. ``span``:
     times their price that they take at the least and at the most, where that is known better than by kind."""
 
@@ -125,6 +133,7 @@ class Work(msgspec.Struct, frozen=True):
     timed: bool = False
     more: float = 0.0
     nodes: int = 0
+    bytes: int = -1
     least: int = -1
     most: int = -1
     span: Span | None = None
@@ -228,9 +237,10 @@ class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a step is expected to take; -1: unknown. ``probes`` are those whose answers are not known already; ``runs`` counts
     each feed; ``disk``: bytes at most; ``unit``: seconds of the engine's first build, where no later one has told what it
     takes. ``least``, ``most``: seconds that it takes at the least and at the most, by how its prices are known and as few or as
-    many probes come as its searches ask (``least_probes``, ``most_probes``; unknown of a step that searches nothing). Where these
-    are near each other whatever lies between is within a factor of two of ``seconds``, or within a second. ``each``: seconds of
-    a probe of its searches, of all its probes where it searches nothing; unknown where some were never measured like that."""
+    many probes come as its searches ask. Where these are near each other whatever lies between is within a factor of two of
+    ``seconds``, or within a second. ``least_probes`` are sure to come, as the step is at a question that nobody has answered: any
+    answer may end it. ``most_probes`` are seldom passed; both are unknown of a step that searches nothing. ``each``: seconds of a
+    probe of its searches, of all its probes where it searches nothing; unknown where some were never measured like that."""
 
     probes: int = -1
     builds: int = -1
@@ -266,7 +276,7 @@ def price_plan(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
         unit=round(max(firsts, default=-1.0), 1),
         least=least,
         most=most,
-        least_probes=sum(w.fewest for w in plan.works) if searches else -1,
+        least_probes=min(1, plan.probes) if searches else -1,
         most_probes=sum(w.highest for w in plan.works) if searches else -1,
         each=_price_each([w for w in plan.works if w.open] or plan.works, seen),
     )
@@ -304,12 +314,21 @@ def _price_works(works: Iterable[Work], seen: Sequence[Seen], slots: int) -> tup
             return -1.0, -1.0, -1.0
         each = (each or 0.0) / (1 + math.log2(max(1, slots)) / 5 if work.ahead else 1.0)
         low, high = span_work(work, seen)
-        more = 0.0 if work.kind in ("import", "read") else BESIDES
-        ends = work.fewest * each * low, work.probes * each, work.highest * (each * high + more)
+        more = 0.0 if work.kind in ("import", "read", "effect") or work.told else BESIDES
+        dearest = max(each * high, _price_unless_it_stands(work, seen))
+        ends = work.fewest * each * low, work.probes * each, work.highest * (dearest + more)
         kinds[work.kind] = [a + b for a, b in zip(kinds.get(work.kind, [0.0] * 3), ends, strict=True)]
     seconds = sum(middle for _, middle, _ in kinds.values())
     under, over = (math.hypot(*(ends[1] - ends[end] for ends in kinds.values())) for end in (0, 2))
     return round(max(0.0, seconds - under), 3), round(seconds, 3), round(seconds + over, 3)
+
+
+def _price_unless_it_stands(work: Work, seen: Sequence[Seen]) -> float:
+    """Seconds of a probe at the most, should the build that it is to be fed to be made anew: whether one stands nobody knows
+    before one did. 0 where that does not matter."""
+    if not work.reused or work.span or any(s.reused and s.kind == work.kind for s in seen):
+        return 0.0
+    return SELDOM[1] * (price_work(msgspec.structs.replace(work, probes=1, reused=False), seen) or 0.0)
 
 
 def span_work(work: Work, seen: Sequence[Seen]) -> Span:
@@ -317,7 +336,7 @@ def span_work(work: Work, seen: Sequence[Seen]) -> Span:
     if work.span:
         return work.span
     low, high = TOLD if work.told else _span_of_kind(work, seen)
-    return (min(low, CHEAP), max(high, JOINED)) if work.open else (low, high)
+    return (min(low, CHEAP), max(high, JOINED)) if work.open and work.kind != "effect" else (low, high)
 
 
 def _span_of_kind(work: Work, seen: Sequence[Seen]) -> Span:
@@ -326,6 +345,10 @@ def _span_of_kind(work: Work, seen: Sequence[Seen]) -> Span:
     like = [s for s in _that_worked([s for s in seen if not s.first]) if s.kind == work.kind]
     if work.kind == "whole" and work.timed and not any(s.broke for s in like):
         return SELDOM
+    if not like and _is_told_by_reference(work, seen):
+        return FELT if work.kind == "effect" else LOOKED
+    if not like and work.kind == "alone" and not work.timed and any(s.kind == "watched" for s in seen):
+        return ALONE
     same = [s for s in like if s.reused == work.reused and s.afresh == work.afresh and not s.broke]
     if not same:
         # Whether a build stands when it is asked for nobody knows beforehand.
@@ -359,16 +382,41 @@ def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
         if each is None:
             return None
     timed = work.timed and work.kind == "whole"
+    if each is None:
+        each = _seconds_by_reference(work, seen)
     for beside, times in BESIDE.get(work.kind, ()) if each is None and not timed else ():
         each = _seconds_of_one(msgspec.structs.replace(work, rows=1), [s for s in seen if s.kind == beside])
         if each is not None:
             if work.nodes and not work.timed:
-                times = LOOKED_INTO if beside == "whole" else 1.0
+                times = LOOKED_INTO if beside == "whole" else BY_ITSELF
             each = each * times * work.share + NODE * work.nodes * (beside == "whole" and not work.timed)
             break
     if each is None and work.kind in ("import", "read") and seen:
         each = min(s.seconds for s in seen)
     return None if each is None else work.probes * (work.more + work.times * each)
+
+
+def _seconds_by_reference(work: Work, seen: Sequence[Seen]) -> float | None:
+    """Seconds of a probe of a kind that was never measured, by what the reference takes, where that tells it best."""
+    if not _is_told_by_reference(work, seen):
+        return None
+    run = _seconds_of_one(Work("control", 1, work.rows or 1), [s for s in seen if s.kind == "control"])
+    if run is None:
+        return None
+    if work.kind == "effect":
+        return EFFECT + OF_REFERENCE * run
+    looked = work.share * run + NODE * work.nodes + BYTE * work.bytes * max(1, work.rows)
+    return looked * (BY_ITSELF if work.kind == "alone" else 1.0)
+
+
+def _is_told_by_reference(work: Work, seen: Sequence[Seen]) -> bool:
+    """Whether what the reference takes tells what this probe will, better than anything else."""
+    kinds = {s.kind for s in seen}
+    if work.timed or work.kind in kinds or "control" not in kinds:
+        return False
+    # Nodes alone are told best by the same nodes watched.
+    looks = work.kind in ("watched", "alone") and "watched" not in kinds
+    return work.kind == "effect" or (looks and work.bytes >= 0)
 
 
 def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:

@@ -397,7 +397,8 @@ def _accuse(
         """The suspect with the effect of its group's error, None where that is not this part of the failure."""
         nonlocal asked_for
         text = f"does the error of {ask.names([n])[0]} reach the outputs?"
-        yield Note(text, expected=ahead + _count_shares(ask, suspects), best=0, tried=asked_for)
+        # Where nobody was found to carry it yet, others are asked for afterwards.
+        yield Note(text, expected=ahead + _count_shares(ask, suspects), best=0, tried=asked_for, more=not suspects)
         asked_for += 1
         outputs = [t for t in index.nodes[n].outputs if t in added]
         candidate = ask.candidate(group, outputs=outputs)
@@ -629,9 +630,12 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     effects = min(params.most_suspects, size.nodes if strict else usual)
     parts = works.batches_of(size, params.batch_bytes // 2, ALONE)
     watched, timed = works.batches_of(size, params.batch_bytes), bool(ctx.engine_info.gpus)
+    held = works.activations(size) if size.index else -1
     asked = (
         Work("read", times=DESCRIBED),
-        Work("watched", watched, works.sample_rows(ctx), nodes=size.nodes // watched, timed=timed),
+        Work(
+            "watched", watched, works.sample_rows(ctx), nodes=size.nodes // watched, bytes=held // watched, timed=timed
+        ),
         Work(
             "alone",
             2 * parts,
@@ -639,12 +643,13 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
             ahead=True,
             share=1 / parts,
             nodes=size.nodes // parts,
+            bytes=held // parts,
             timed=timed,
         ),
         works.between(
-            works.effect(ctx, effects), effects // 2 if strict else 1, effects if strict else params.most_suspects
+            works.effect(ctx, effects), 3 * effects // 4 if strict else 1, effects if strict else params.most_suspects
         ),
-        works.between(works.on_sample(ctx, PARTS if strict else 0), 0, PARTS),
+        works.between(works.effect(ctx, PARTS if strict else 0), 0, PARTS),
     )
     return Plan(
         (*works.before(ctx, size), *works.twin(ctx), *asked),

@@ -5,7 +5,6 @@ from typing import Literal
 import msgspec
 
 from engines.asking import StepContext
-from engines.causes import find_cause
 from engines.findings import Workaround
 from engines.graph import ranges
 from engines.probe import HUGE
@@ -22,21 +21,15 @@ from engines.search.unseen import WANTED
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told
 from engines.steps.prepare import prepare_findings
 
-# Probes for each node that a workaround keeps. Where the culprits' nodes are all that is needed, as for values that do not fit,
-# delta debugging leaves each out once or twice; else the set is grown first, and more samples join. Fitted on the demos: 49 were
-# expected and 57 came for sort; of magika, with 11 such nodes, 417, 418 and 707 came. But no more than so many for each node
-# of the model: 93 to 148 of 38 nodes, 132 of 25. Where a set that holds was looked for before, much of that is known
-# (docs/estimates.md); one that was put off for another culprit took 136 of magika, and 485 once that was known.
-FITTING, GROWING, ALL, ANEW = 2, 40, 4, 0.6
+# Probes of a search for nodes to keep, as a rule, and how few and how many mostly come. Of 23 to 250 nodes 32 to 277 came, for
+# one node that is accused as for many: what the search finds on other samples counts for more than where it began
+# (docs/estimates.md). Where a set that holds was looked for before, much of that is known.
+USUAL, FEW, MANY, ANEW = 70, 10, 300, 0.4
 # Of what the few looks at the whole model took by then, what one in a long search takes: 0.15 to 0.8 on seven models, 1 to 4 on
-# two where more samples joined the search. Where stretches of the model are kept, each emulates that much less: 0.2 to 0.5.
-SETTLED_IN, HALVED = 0.6, 0.25
-# Accused nodes that are this part of the model are nearly all that is needed: 20 probes came for 27 of 68 nodes.
-MUCH = 3
-# Of a model in which nobody is accused about every third node is tried: 86 probes came for 250 nodes.
-UNLED = 3
-# And for each node of the model, where many others share the blame with the culprits: ResNet-50 spent its whole budget.
-ANYWHERE = 3
+# five where more samples joined the search. Where stretches of the model are kept, each emulates that much less: 0.2 to 0.5.
+SETTLED_IN, HALVED = 0.8, 0.5
+# Where kernels are timed, which they are anew for each set: seconds beside that, and 0.2 to 2.5 times that came on four models.
+TIMED_ANEW, TIMED_SPAN = 0.5, (0.25, 3.0)
 
 
 class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,32 +106,20 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 
 def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
-    """Nothing and everything kept, on all samples; the culprits' nodes and what surrounds them, grown in a few rings; then
-    delta debugging over what is kept, on the samples that the culprits were found on. Where nobody is accused: over the model."""
+    """Nothing and everything kept, on all samples; then a search among what brings the most, on the samples that the culprits
+    were found on, and those that join it. Where nobody is accused and the blame is shared its budget is spent."""
     findings = ctx.findings
     culprits = findings.culprits
+    again = findings.workaround is not None and findings.workaround.holds and not list_cured(findings)
     seeds = {n for c in culprits for n in ranges.decode(c.keep or c.case.node_ids)}
-    each = FITTING if all(find_cause(c.cause).unfit for c in culprits) else GROWING
-    # Six: none and all kept on all samples, all kept with the margin, the seeds, and the result twice.
-    wanted = 6 + (each * len(seeds) if seeds else size.nodes // UNLED)
-    if seeds and (findings.spread or works.rounding_counts(ctx)):
-        wanted = ANYWHERE * size.nodes
-    elif each == GROWING and size.nodes:
-        wanted = 6 + (len(seeds) if MUCH * len(seeds) >= size.nodes else min(each * len(seeds), ALL * size.nodes))
-    if findings.spread and not seeds:
-        wanted = budget
-    if list_cured(findings):
-        wanted = 6 + FITTING * len(list_cured(findings))
-    elif findings.workaround is not None and findings.workaround.holds:
-        wanted = int(ANEW * wanted)
+    wanted = budget if findings.spread and not seeds else int(ANEW * USUAL) if again else USUAL
     fed = count_rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
-    # Kernels that are timed are timed anew for each set.
-    times = 1.0 if ctx.engine_info.gpus else HALVED if findings.spread and not seeds else SETTLED_IN
+    times = HALVED if findings.spread and not seeds else SETTLED_IN
     search = Work("whole", min(budget, wanted), fed, ahead=True, times=times)
-    # At the least each of those that are accused is left out once, where that is not known from an earlier search; at the
-    # most the budget is spent, twice where sets are tried on several samples.
-    least = 0 if findings.workaround is not None else 4 + len(seeds)
-    search = works.between(search, least, max(2 * budget if seeds else budget, wanted))
+    if ctx.engine_info.gpus:
+        search = msgspec.structs.replace(search, times=1.0, more=TIMED_ANEW, span=TIMED_SPAN)
+    # A small budget is spent twice, where sets are tried on several samples.
+    search = works.between(search, 0 if again else FEW, min(2 * budget, MANY))
     # The result on samples that it was not made on, with it and without it, and as a file on both.
     made = Work("whole", 1, WANTED)
     after = (works.fresh(made), made, *((works.on_all(ctx, real=True), made) if ctx.engine_info.typed else ()))

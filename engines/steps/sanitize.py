@@ -34,8 +34,8 @@ from engines.steps.prepare import measure_whole, prepare_findings
 # failure by rounding is made of. Chosen, not measured.
 SAME = 0.2
 # Of what a small reading takes, what cleaning up does (1 to 10 on models of 40 to 600 nodes); and of the first look at a model,
-# which starts workers and libraries too, what the first at the cleaned one does (0.3 to 0.6).
-CLEANED, AGAIN = 5.0, 0.5
+# which starts workers and libraries too, what the first at the cleaned one does (0.45 to 1.3, but for models that are opened).
+CLEANED, AGAIN = 5.0, 0.95
 FOLDED = 256 << 20  # bytes of constants that sanitizing makes at most (engines.graph.sanitize)
 
 
