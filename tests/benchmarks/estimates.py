@@ -336,6 +336,7 @@ class _AtWork:
             while part is not None and passed + seconds > part * total:
                 note = said.get(key, Note(""))
                 found = experience.of(self.states[i], self.ctx)
+                self.made = estimating.look_again(self.made, self.spec, self.ctx, self.states[i], store)
                 rest = estimating.estimate_rest(self.made, found, i, note, part * total - passed)
                 yield Rest(part, rest.seconds, (1 - part) * total, rest.least, rest.most)
                 part = next(at, None)

@@ -23,9 +23,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     ``elapsed`` seconds of this run; ``eta`` seconds left, where one number is known for them, ``eta_least`` and ``eta_most``
     between how many that lies; ``seconds``, ``builds``, ``runs`` and ``disk`` (bytes, at most) what an
     offered step is expected to take, ``least`` and ``most`` between how many seconds that lies, ``least_probes`` and
-    ``most_probes`` between how many probes where that depends on what is found, ``unit`` seconds of the engine's first build
-    where later ones are not known, ``each`` of one probe; ``log`` the running probe's log below the session folder;
-    ``workers`` the pool's slots; ``holder`` the controlling client's name, ``control`` its number at this runner (0: nobody
+    ``most_probes`` how many are sure to come and how many seldom are passed, where that depends on what is found,
+    ``unit`` seconds of the engine's first build where later ones are not known, ``each`` of one probe; ``log`` the
+    running probe's log below the session folder; ``workers`` the pool's slots; ``holder`` the controlling client's name,
+    ``control`` its number at this runner (0: nobody
     controls); ``seq`` the journal's
     last event.
     """

@@ -4,17 +4,19 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from engines.asking import Note
 from engines.probe import AnyProbe
 from engines.search.cost import Cost
+from engines.steps.base import StepSpec
 from engines.workers.executor import Prober
 from wizard.runner import progress
 from wizard.runner.control import Control
 from wizard.runner.drive import Drive
-from wizard.runner.estimate import Estimate, Experience, Rest, estimate_rest
+from wizard.runner.estimate import Estimate, Experience, Rest, estimate_rest, look_again
 from wizard.runner.ledger import Ledger
 from wizard.runner.limits import tell_of_waiting
 from wizard.session.decide import Ask, RunStep
@@ -28,12 +30,13 @@ class Work:
         self.drive: Drive | None = None
         self.note, self.noted_at = Note(""), 0
         self.estimate, self.experience = Estimate(), experience
+        self.spec: StepSpec[Any] | None = None  # of the step that the estimate is of
         self.began = time.monotonic()
 
     def begin(self, step: RunStep) -> None:
         """Nothing is known of this step yet."""
         self.here, self.drive, self.note, self.noted_at = step, None, Note("looking at the engine"), 0
-        self.estimate, self.began = Estimate(), time.monotonic()
+        self.estimate, self.spec, self.began = Estimate(), None, time.monotonic()
 
     def take_note(self, note: Note) -> None:
         """What the step says of its progress; the smallest part so far stands until a smaller one is named."""
@@ -78,7 +81,10 @@ class Artist:
         if drive and running:
             done = len(drive.asked) - bool(drive.current)
             said = left_of(note, done - work.noted_at)
-            found = work.experience.of(self._ledger.state, drive.context)
+            state = self._ledger.state
+            if work.spec:
+                work.estimate = look_again(work.estimate, work.spec, drive.context, state, self._ledger.store)
+            found = work.experience.of(state, drive.context)
             rest = estimate_rest(work.estimate, found, done - drive.cached, said, drive.waiting)
             expected = done + rest.probes if rest.probes >= 0 else -1
             planned = work.estimate.cost.probes + drive.cached if work.estimate.cost.probes > 0 else -1

@@ -189,6 +189,7 @@ class Stepping:
         """What the step will cost, as far as this session can tell."""
         ctx, state = self._context(decision, spec), self._ledger.state
         found = self._work.experience.of(state, ctx)
+        self._work.spec = spec
         self._work.estimate = await asyncio.to_thread(
             estimate, spec, ctx, state, self._fingerprints.known, self._ledger.store, found, self._jobs(ctx)
         )
