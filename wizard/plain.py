@@ -37,7 +37,17 @@ from wizard.session.events import (
 )
 from wizard.session.single import PREFIX
 from wizard.terminal import draws_screens
-from wizard.words import LONGEST, count, duration, elide, price, say_over_plan, say_time_left, show_error, visible
+from wizard.words import (
+    LONGEST,
+    count,
+    duration,
+    elide,
+    fold_price,
+    say_over_plan,
+    say_time_left,
+    show_error,
+    visible,
+)
 
 _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 _LONGEST_LINE = 5 * LONGEST  # of a few texts, each of which is bounded by itself
@@ -257,7 +267,7 @@ class PlainDisplay:
                     *named,
                     "",
                     head,
-                    *([f"    expected: {price(event.expected)}"] if event.expected.probes >= 0 else []),
+                    *(fold_price(event.expected, "    expected: ") if event.expected.probes >= 0 else []),
                 ]
             case ProbeFinished():
                 return self._probe(event)

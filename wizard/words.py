@@ -159,6 +159,7 @@ def size(bytes_: float) -> str:
 
 # Times its least that the most of a range is, from which only its end is told. Chosen.
 VAGUE = 20
+SHORT = 0.05  # seconds that are said as less than 0.1
 
 
 def price(cost: Cost) -> str:
@@ -176,21 +177,31 @@ def price(cost: Cost) -> str:
     return f"{asked}{work}, {_say_about(cost.seconds)}, {disk}"
 
 
+def fold_price(cost: Cost, lead: str, width: int = 80) -> list[str]:
+    """``price`` after ``lead``, in lines of at most so many columns where its commas allow that."""
+    lines = [lead]
+    for part in re.findall(r".+?(?:, |$)", price(cost)):
+        if len((lines[-1] + part).rstrip()) > width and lines[-1].strip() != lead.strip():
+            lines.append(" " * len(lead))
+        lines[-1] += part
+    return [line.rstrip() for line in lines]
+
+
 def _say_unknown(cost: Cost) -> str:
-    """``not known yet, 20 s to 4 min, at least 12 probes of about 0.3 s``: what is known where the seconds are not."""
+    """``not known yet, 20 s to 4 min, about 70 probes of about 0.3 s``: what is known where the seconds are not."""
     if cost.seconds < 0 < cost.unit:
         return f"not known yet, about {count(cost.builds, 'build')}; the first took {duration(cost.unit)}"
-    searches = 0 <= cost.least_probes < cost.most_probes
-    probes = f"at least {count(cost.least_probes, 'probe')}" if searches else f"about {count(cost.probes, 'probe')}"
+    probes = f"about {count(cost.probes, 'probe')}"
     if cost.seconds < 0:
         return f"not known yet, {probes}; this step finds out what they take"
-    each = f" of {_say_about(cost.each)}" if cost.each >= 0 else ""
+    # What takes less is not what the step waits for.
+    each = f" of {_say_about(cost.each)}" if cost.each >= SHORT else ""
     return f"not known yet, {_say_ends(cost.least, cost.most)}, {probes}{each}"
 
 
 def _say_about(seconds: float) -> str:
     """``about 0.3 s``, ``less than 0.1 s``."""
-    return f"about {duration(seconds)}" if seconds >= 0.05 else "less than 0.1 s"
+    return f"about {duration(seconds)}" if seconds >= SHORT else "less than 0.1 s"
 
 
 def _say_ends(least: float, most: float) -> str:
