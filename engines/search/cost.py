@@ -317,7 +317,9 @@ def _price_works(works: Iterable[Work], seen: Sequence[Seen], slots: int) -> tup
         more = 0.0 if work.kind in ("import", "read", "effect") or work.told else BESIDES
         dearest = max(each * high, _price_unless_it_stands(work, seen))
         ends = work.fewest * each * low, work.probes * each, work.highest * (dearest + more)
-        kinds[work.kind] = [a + b for a, b in zip(kinds.get(work.kind, [0.0] * 3), ends, strict=True)]
+        # The same nodes watched and alone are told too low or too high together.
+        alike: Kind = "watched" if work.kind == "alone" else work.kind
+        kinds[alike] = [a + b for a, b in zip(kinds.get(alike, [0.0] * 3), ends, strict=True)]
     seconds = sum(middle for _, middle, _ in kinds.values())
     under, over = (math.hypot(*(ends[1] - ends[end] for ends in kinds.values())) for end in (0, 2))
     return round(max(0.0, seconds - under), 3), round(seconds, 3), round(seconds + over, 3)
