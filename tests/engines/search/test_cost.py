@@ -16,6 +16,7 @@ from engines.search.cost import (
     BESIDE,
     BESIDE_IT,
     BESIDES,
+    FELT,
     JOINED,
     LOOKED,
     MEASURED,
@@ -38,7 +39,10 @@ from engines.search.cost import (
     settle_between,
     span_work,
 )
+from engines.steps.confirm import REST, STANDS
+from engines.steps.precision import TIMED_ANEW, TIMED_SPAN
 from engines.steps.registry import STEPS
+from engines.steps.repeat import KEPT_SPAN
 from engines.views import EngineView, view_engine
 
 ENGINE, REFERENCE = "emulate:precision=fp16", "onnxruntime"
@@ -306,6 +310,8 @@ def test_a_search_for_nodes_to_keep_takes_as_many_probes_whoever_is_accused() ->
     held = Workaround("precision", ENGINE, keep="0-1", samples_ok=8, samples_n=8)
     assert search(accused("0-7", workaround=held, keep="0"))[:2] == (0, 28), "it was looked for before"
     assert search(accused("0-7", workaround=held))[1] == 70, "one build cured, and nothing was searched"
+    timed = next(w for w in plan(context(LOCKED, engine_info=EngineView(gpus=1)), Size(68)).works if w.open)
+    assert (timed.more, timed.span) == (TIMED_ANEW, TIMED_SPAN), "each set has kernels of its own"
     assert search(msgspec.structs.replace(LOCKED, spread=True))[1] == 400, (
         "where all share the blame its budget is spent"
     )
@@ -530,6 +536,39 @@ def test_what_is_fed_to_a_build_takes_as_long_as_a_build_where_none_may_stand() 
     assert not stood.open
 
 
+def test_the_same_nodes_watched_and_alone_are_told_too_low_together() -> None:
+    """Of other kinds one is told too low where another is told too high, so that their ends are nearer than their sums."""
+    found = [Seen("control", 1, 1, 1.0)]
+    looks = (Work("watched", rows=1, nodes=0, bytes=0), Work("alone", rows=1, nodes=0, bytes=0))
+    low, high = LOOKED
+    cost = price_plan(Plan(looks), found)
+    assert (cost.least, cost.most) == pytest.approx((1.9 * low, 1.9 * high + 2 * BESIDES))
+    with_effects = price_plan(Plan((*looks, Work("effect", 3, rows=1))), found)
+    assert with_effects.most < cost.most + 3 * 0.61 * FELT[1]
+
+
+def test_a_confirmation_looks_at_the_whole_model_twice_and_more_only_where_something_overflows() -> None:
+    """It was planned as up to three looks and took two of 27; where values could be fed none of the others came."""
+    case = Case(Candidate("0"), "real:0/3", node_ids="0", verified="3/3")
+    found = msgspec.structs.replace(LOCKED, case=case)
+    infinite = Signature(kind="accuracy", sample="real:0/3", nonfinite=True)
+    keeps = view_engine({"capabilities": {"keep": {"present": True, "reason": ""}}})
+    plain, over = (
+        [
+            w
+            for w in STEPS["confirm"].plan(context(f, engine_info=keeps), Size(30)).works
+            if w.kind in ("whole", "control")
+        ]
+        for f in (found, msgspec.structs.replace(found, signature=infinite))
+    )
+    assert [(w.fewest, w.highest, w.rows) for w in plain] == [(1, 1, 1), (1, 1, 8)]
+    assert plain[1].span == REST
+    assert [(w.fewest, w.highest) for w in over] == [(1, 1), (1, 1), (0, 2), (0, 1), (0, 2)]
+    timed = context(found, engine_info=EngineView(gpus=1))
+    effect = next(w for w in STEPS["confirm"].plan(timed, Size(30)).works if w.kind == "effect")
+    assert effect.times == STANDS, "its build stands"
+
+
 SEARCH = Work("part", 40, rows=1, least=4, most=400)
 
 
@@ -689,6 +728,8 @@ def test_what_is_foretold_takes_the_place_of_fresh_builds_in_the_plan() -> None:
     plan = STEPS["repeat"].plan
     size = Size(50)
     assert plan(context(failing, engine_info=half), size).probes == 5
+    timed = msgspec.structs.replace(half, gpus=1)
+    assert plan(context(failing, engine_info=timed), size).works[-1].span == KEPT_SPAN, "5 to 8 s on a transformer"
     assert plan(context(failing, engine_info=full), size).probes == 6
     assert plan(context(explained, engine_info=full), size).probes == 1
 

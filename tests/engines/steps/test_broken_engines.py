@@ -191,6 +191,10 @@ def test_where_no_error_carries_the_failure_true_values_are_injected(n: int, see
     assert [s.node for s in found.finish.findings.suspects] == [culprit]
     assert found.finish.findings.suspects[0].effect == 0.05
     assert any(p.candidate.severed for p in found.probes if isinstance(p, Measure) and p.candidate.nodes == ranges.ALL)
+    first = next(i for i, note in enumerate(found.notes) if note.text.startswith("is the model right once"))
+    assert all(n.more for n in found.notes[:first] if n.expected >= 0), (
+        "until then nobody knows that no more would follow"
+    )
 
 
 @settings(max_examples=100, deadline=None)

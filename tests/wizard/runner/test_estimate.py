@@ -25,6 +25,7 @@ from engines.steps import registry
 from engines.steps.base import StepSpec
 from engines.store.content import Store
 from wizard.runner import estimate as estimating
+from wizard.runner import snapshot as snapshots
 from wizard.runner.estimate import AS_IT_WENT, FORETOLD, Estimate, estimate, estimate_rest, model_bytes, rest_of
 from wizard.runner.options import Options
 from wizard.runner.snapshot import Artist, left_of
@@ -120,7 +121,9 @@ def test_what_a_phase_foretold_lies_between_ends(own: int, span: tuple[float, fl
     assert (rest.seconds >= 0) == (own > 1)
 
 
-def test_what_is_offered_and_what_is_left_stand_in_the_snapshot(tmp_path: Path) -> None:
+def test_what_is_offered_and_what_is_left_stand_in_the_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cost = Cost(1, 2, 3, 4.0, 5, 10.0, 6.0, 7.0, 8, 9, 11.0)
     state = SimpleNamespace(runs=1, nodes=0, seq=7)
     control: Any = SimpleNamespace(
@@ -147,6 +150,12 @@ def test_what_is_offered_and_what_is_left_stand_in_the_snapshot(tmp_path: Path) 
     rest = estimate_rest(Estimate(plan), found, 8, Note("", 10), 0.0)
     assert (snapshot.expected, snapshot.eta, snapshot.eta_least, snapshot.eta_most) == (18, *rest[1:])
     assert 0 < rest.least < rest.seconds < rest.most
+    work.spec, ledger.store = object(), None
+    seen = Estimate(Plan((Work("effect", 40, told=7.0),)))
+    monkeypatch.setattr(snapshots, "look_again", lambda *known: seen)
+    work.note = Note("")
+    assert artist.snapshot().eta == estimate_rest(seen, found, 8, Note(""), 0.0).seconds > 100
+    assert work.estimate is seen
 
 
 def test_what_may_come_beside_the_plan_is_not_told_until_its_phase_tells_its_end() -> None:
