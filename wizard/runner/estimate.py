@@ -199,6 +199,8 @@ def _as_it_went(work: Work, plan: Plan, found: tuple[Seen, ...], done: int, told
     ``told``: its phase has told how many are left."""
     if not work.open:
         return work
+    if told and work.highest <= 1:  # its phase tells that it comes
+        return msgspec.structs.replace(work, least=-1, most=-1)
     before = sum(w.probes for w in plan.works[: next((i for i, w in enumerate(plan.works) if w.open), 0)])
     own = [s for s in found[len(found) - done :][before:] if s.kind == work.kind]
     span = span_work(work, found)

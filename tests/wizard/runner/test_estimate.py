@@ -261,6 +261,17 @@ def test_a_step_that_has_looked_at_the_sizes_of_tensors_is_priced_by_them(monkey
     assert after.most / after.least < before.most / before.least
 
 
+def test_a_probe_that_may_come_is_told_once_its_phase_tells_that_it_does() -> None:
+    """Cleaning up makes another model of about half; whether it does is known once it is through."""
+    plan = Plan((Work("read"), Work("whole", 1, rows=1, least=0, most=1)))
+    found = (Seen("read", 1, 1, 0.1), Seen("whole", 1, 1, 9.0))
+    before, after = (
+        estimate_rest(Estimate(plan), found, done, note, 0.0) for done, note in ((0, Note("")), (1, Note("", 1)))
+    )
+    assert (before.seconds, after.seconds) == (-1.0, pytest.approx(9.0, rel=0.1))
+    assert before.least < 1.0 < after.least
+
+
 def test_where_another_phase_may_follow_no_number_is_told() -> None:
     found = (Seen("effect", 1, 1, 0.5),) * 8
     made = Estimate(Plan((Work("effect", 20, rows=1),)))
