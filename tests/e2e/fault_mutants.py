@@ -274,7 +274,8 @@ def run(told: argparse.Namespace, chosen: list[Mutant], folder: Path, log: Path)
             record = future.result()
             records.append(record)
             print(json.dumps(record), file=lines, flush=True)
-            said = (record["wrong"] or ["nothing was noticed"])[0].splitlines()[0]
+            nothing = "nothing was noticed" if record["sessions"] else "not begun in time"
+            said = (record["wrong"] or [nothing])[0].splitlines()[0]
             print(
                 f"{record['took']:5.0f} s  {record['mutant'] or 'as it is'}, {record['scene']}, {record['manner']}: {said}",
                 flush=True,
@@ -306,8 +307,9 @@ def table(chosen: Iterable[Mutant], records: Iterable[dict[str, Any]]) -> str:
         found = by_name[mutant.name]
         texts = [text for record in found for text in record["wrong"]]
         skipped = next((record["skipped"] for record in found if record["skipped"]), "")
-        said = fault_run.plainly(texts[0]) if texts else f"left out: {skipped}" if skipped else "**survived**"
         sessions = sum(record["sessions"] for record in found)
+        unnoticed = "**survived**" if sessions else "not begun in time"
+        said = fault_run.plainly(texts[0]) if texts else f"left out: {skipped}" if skipped else unnoticed
         rows.append(f"| `{mutant.name}` | {mutant.promise} | {mutant.manner}, {mutant.scene} | {sessions} | {said} |")
     plain = by_name[""]
     said = (

@@ -114,6 +114,7 @@ def test_a_mutant_that_survives_is_said() -> None:
     mutant = fault_mutants.MUTANTS[0]
     record = {"mutant": mutant.name, "scene": "a", "manner": "b", "sessions": 12, "wrong": [], "skipped": ""}
     assert "**survived**" in fault_mutants.table([mutant], [record])
+    assert "not begun in time" in fault_mutants.table([mutant], [{**record, "sessions": 0}])
     assert not fault_mutants.noticed([mutant], [record])
     assert fault_mutants.noticed([mutant], [record, {**record, "wrong": ["x-abcdef: another route"]}])
     assert not fault_mutants.noticed([mutant], []), "one that was not examined is not noticed"
