@@ -43,6 +43,7 @@ _UNSUPPORTED = re.compile(
     r"|ONNX Runtime only \*guarantees\* support|unsupported (?:model )?IR version|Could not find an implementation",
     re.IGNORECASE,
 )
+_UNKNOWN = re.compile(r"is not a registered function/op|No Op registered for")
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -392,7 +393,10 @@ def _make_fault(error: Exception, built: bool) -> EngineFault:
     if isinstance(error, MemoryError) or _NO_MEMORY.search(text):
         return EngineFault("out-of-memory", f"ONNX Runtime ran out of memory: {said}")
     if kind == "NotImplemented" or _UNSUPPORTED.search(text):
-        return EngineFault("unsupported", f"ONNX Runtime does not support this model: {said}")
+        own = (
+            " An operator of your own needs its library: onnxruntime:custom_ops=FILE." if _UNKNOWN.search(text) else ""
+        )
+        return EngineFault("unsupported", f"ONNX Runtime does not support this model: {said}{own}")
     if not built:
         invalid = kind in ("InvalidGraph", "InvalidArgument", "InvalidProtobuf", "NoModel", "NoSuchFile")
         if invalid or "ShapeInferenceError" in text or "invalid model" in text:

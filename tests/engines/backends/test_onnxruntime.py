@@ -197,6 +197,14 @@ def test_messages_hold_no_prefix_and_no_path_of_a_build_machine(small: Small, ru
     assert "nowhere" in str(caught.value)
 
 
+def test_an_operator_of_somebody_s_own_is_told_with_what_it_needs(small: Small, run: Run) -> None:
+    model = small([node("Odd", ["x"], ["y"], domain="com.x")], {"x": (FLOAT, [2])}, ["y"], domains={"com.x": 1})
+    with pytest.raises(
+        EngineFault, match=r"com\.x:Odd.* An operator of your own needs its library: onnxruntime:custom_ops="
+    ):
+        run("onnxruntime", model, {"x": np.zeros(2, np.float32)})
+
+
 def test_a_provider_or_library_that_is_not_here_is_missing() -> None:
     with pytest.raises(EngineMissing, match="no provider 'qnn'; it has cpu"):
         make("onnxruntime:provider=qnn")
