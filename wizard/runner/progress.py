@@ -82,7 +82,14 @@ def write(folder: Path, snapshot: Snapshot) -> None:
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """The latest snapshot as plain data; None where there is none."""
+    """The latest snapshot as plain data; None where there is none, or a stranger's session has something else in its place."""
     with contextlib.suppress(OSError, ValueError):
-        return decoding.decode(regular.read(folder / NAME, _LARGEST, links=False), dict[str, Any])
+        found = decoding.decode(regular.read(folder / NAME, _LARGEST, links=False), dict[str, Any])
+        known = msgspec.convert(found, Snapshot)  # what a later version adds stays
+        return found if all(map(_is_slot, known.workers)) else None
     return None
+
+
+def _is_slot(worker: dict[str, Any]) -> bool:
+    """Whether what is drawn of a worker's slot is of its kind."""
+    return isinstance(worker.get("text", ""), str) and isinstance(worker.get("seconds", 0.0), int | float)
