@@ -35,17 +35,18 @@ def list_outside(index: GraphIndex, findings: Findings, keep: Iterable[int]) -> 
 
 
 def holds_accused(findings: Findings, cure: Workaround) -> bool | None:
-    """Whether every accused node is in the set that is kept; None where nobody is accused, or the workaround keeps no nodes. Of
-    nodes that fail together the one is asked for that the evidence is about."""
-    if cure.kind != "precision" or not findings.culprits:
+    """Whether every accused node is in the set that is kept; None where nobody is accused, or the workaround keeps no nodes, or
+    a session of an earlier version does not hold which they are. Of nodes that fail together the one is asked for that the
+    evidence is about."""
+    accused = [_list_accused(culprit) for culprit in findings.culprits]
+    if cure.kind != "precision" or not accused or not all(accused):
         return None
-    kept = set(ranges.decode(cure.keep))
-    return all(kept.issuperset(_list_accused(culprit)) for culprit in findings.culprits)
+    return set(ranges.decode(cure.keep)).issuperset(n for nodes in accused for n in nodes)
 
 
 def _list_accused(culprit: Culprit) -> tuple[int, ...]:
     nodes = ranges.decode(culprit.case.node_ids)
-    about = tuple(n for n, name in zip(nodes, culprit.case.nodes, strict=True) if name == culprit.at)
+    about = tuple(n for n, name in zip(nodes, culprit.case.nodes, strict=False) if name == culprit.at)
     return about or nodes
 
 

@@ -266,6 +266,10 @@ def test_whether_all_that_is_accused_is_kept() -> None:
         assert holds_accused(Findings(culprits=culprits), CURE) is inside
     off = Workaround(kind="optimizer", engine="e", switched_off=("Pad_Fusion",))
     assert holds_accused(Findings(culprits=(blamed(2),)), off) is None
+    earlier = msgspec.structs.replace(blamed(2), case=msgspec.structs.replace(blamed(2).case, node_ids=""))
+    assert holds_accused(Findings(culprits=(earlier,)), CURE) is None, (
+        "a session that does not hold which nodes they are"
+    )
 
 
 def test_the_steps_of_the_route_may_set_what_they_set() -> None:
