@@ -38,6 +38,7 @@ def save_layers(path: Path) -> None:
 FEEDS = [{"x": np.random.default_rng(seed).normal(0, 1, (1, 8)).astype(np.float32)} for seed in range(4)]
 
 
+@pytest.mark.slow
 def test_what_is_planted_fails_at_its_nodes_in_its_precision_and_is_right_in_fp32(tmp_path: Path) -> None:
     for fault, engine in (
         (Fault("overflow", "Relu"), "emulate:precision=fp16"),

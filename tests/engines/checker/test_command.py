@@ -48,7 +48,7 @@ def gone(pid: int, within: float = 5.0) -> bool:
         try:
             if not alive(pid):
                 return True
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # before it is opened, or while it is read
             return True
         if time.monotonic() >= until:
             return False
