@@ -79,8 +79,9 @@ _transplants: Kept[dict[int, Array]] = Kept(
 )
 
 
-# Models, engines and shapes that no build serves: not tried again.
-_refused: set[bytes] = set()
+# What engines said to builds for many shapes (``_build_key``), as a status and a sentence: these are not tried again.
+_refused: dict[bytes, tuple[str, str]] = {}
+_FEWER = ("build-failed", "out-of-memory", "refused")  # what fewer shapes may cure
 
 
 def measure(probe: Measure, store: Store, progress: Say) -> Measurement:
@@ -291,10 +292,7 @@ class _Measuring:
         all_of_them = samples.find_span(self.store, self.probe.inputs)
         rows = samples.find_span(self.store, self.probe.inputs, sample)
         found = [s for s in (all_of_them, rows) if s and all(self._is_open(*dim) for dim in s.dims())]
-        return [s for i, s in enumerate(found) if s not in found[:i] and self._name_span(s) not in _refused]
-
-    def _name_span(self, span: Span) -> bytes:
-        return msgspec.json.encode((self.model.digest, self.probe.engine, span))
+        return [s for i, s in enumerate(found) if s not in found[:i]]
 
     def _is_open(self, name: str, dim: int) -> bool:
         """Whether the model leaves this dimension of an input open."""
@@ -308,9 +306,8 @@ class _Measuring:
             try:
                 return self._build_for(feed, span)
             except EngineFault as fault:
-                if fault.status not in ("build-failed", "out-of-memory", "refused"):
+                if fault.status not in _FEWER:
                     raise
-                _refused.add(self._name_span(span))
                 self.notes.append(
                     f"It could not be built for {_say_span(span)}, so it was built for those fed: {fault}"
                 )
@@ -325,6 +322,9 @@ class _Measuring:
             probe.rewrite, probe.rewrite_at,
         )  # fmt: skip
         fed = {t: a.reshape(-1)[:0] for t, a in feed.arrays.items()} if span else feed.arrays  # the same for any shape
+        name = _build_key((*what, *how), fed, feed.constants)
+        if name in _refused:
+            raise EngineFault(*_refused[name])
 
         def cut() -> Cut:
             return self.part.cut(feed.arrays, feed.constants, self.marks, opened=self.probe.runs == 0)
@@ -347,7 +347,12 @@ class _Measuring:
             held = sum(max(0, self.index.tensors[t].bytes) for t in (*self.part.judged, *self.marks))
             return _Ready(part, built, time.monotonic() - begun, held)
 
-        ready = self.builds.get(_build_key((*what, *how), fed, feed.constants), make)
+        try:
+            ready = self.builds.get(name, make)
+        except EngineFault as fault:
+            if span and fault.status in _FEWER:
+                _refused[name] = fault.status, str(fault)
+            raise
         self.build_seconds = max(self.build_seconds, ready.seconds)
         return ready
 
