@@ -287,8 +287,7 @@ class _Search(KeptSets):
         for _ in range(params.rounds):
             # What joined may need what was left out for the others' sake; if not, then others than the culprits, which are among
             # what was needed before as far as they are needed.
-            rings = _list_growing(ask.index, seeds, params.rings)
-            growing = tries or (rings if not before else [start] if len(start) < len(everything) else [])
+            growing = tries or ([start] if before else _list_growing(ask.index, seeds, params.rings))
             start = everything
             self.pace.left = -1
             for keep in _list_starts(ask, everything, growing, before):
