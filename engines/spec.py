@@ -26,6 +26,10 @@ class EngineSpec(msgspec.Struct, frozen=True):
         options = {**dict(self.options), key: value}
         return EngineSpec(self.name, tuple(sorted((k, v) for k, v in options.items() if v != "")))
 
+    def list_changes(self, given: "EngineSpec") -> tuple[str, ...]:
+        """``key=value`` of each option that ``given`` has not, or has otherwise."""
+        return tuple(f"{k}={v}" for k, v in self.options if given.get(k) != v)
+
 
 def parse(text: str) -> EngineSpec:
     """Raises ``ValueError`` with a sentence for text that is not ``NAME[:key=value,...]``."""

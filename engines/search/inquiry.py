@@ -124,6 +124,10 @@ class Inquiry(msgspec.Struct, frozen=True):
             save=save,
         )
 
+    def of(self, engine: str) -> "Inquiry":
+        """The same questions to another engine; as they are where none is named."""
+        return msgspec.structs.replace(self, ctx=msgspec.structs.replace(self.ctx, engine=engine)) if engine else self
+
     def whole(
         self,
         samples: tuple[str, ...],

@@ -11,35 +11,25 @@ So what the reference foretells to overflow, and was seen to cure the whole mode
 on the engine as it was given. What is said of the model rests on that engine all the same: it failed, and it was cured.
 """
 
-import msgspec
-
 from engines.asking import StepContext
 from engines.findings import Case
-from engines.search.inquiry import Inquiry
+from engines.search.switches import set_option
 from engines.spec import parse
 
 
 def order_precision(ctx: StepContext) -> str:
     """The engine's spec with its precision as an order; "" where it is one already, no option says so, or the installed version
     cannot."""
-    spec = parse(ctx.engine)
-    for option in ctx.engine_info.options if ctx.can("strongly-typed", untold=True) else ():
-        if option.ordered and (spec.get(option.name) or option.usual) != option.ordered:
-            return str(spec.with_option(option.name, option.ordered))
-    return ""
-
-
-def asking(ask: Inquiry, engine: str) -> Inquiry:
-    """The same questions to another engine; as they are where none is named."""
-    return msgspec.structs.replace(ask, ctx=msgspec.structs.replace(ask.ctx, engine=engine)) if engine else ask
+    if not ctx.can("strongly-typed", untold=True):
+        return ""
+    return set_option(ctx.engine, ctx.engine_info, lambda option: option.ordered)
 
 
 def say_ordered(ctx: StepContext, case: Case) -> str:
     """On what the case was seen to fail where that is not the engine as it was given, in sentences with a space in front."""
     if not case.engine:
         return ""
-    given, there = parse(ctx.engine), parse(case.engine)
-    changed = next(f"{name}={value}" for name, value in there.options if given.get(name) != value)
+    changed = parse(case.engine).list_changes(parse(ctx.engine))[0]
     alone = "one node that stands alone" if len(case.nodes) == 1 else "so small a part"
     return (
         f" This was seen with {changed}, where the precision is an order: as given, the engine may compute {alone} in a wider "

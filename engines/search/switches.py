@@ -1,12 +1,12 @@
 """What can be switched in an engine: each of its optimizers, and each option whose present value leaves it more freedom than
 the plainest one. One space, so that a fault that needs two of them together is found too."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from engines.spec import parse
-from engines.views import EngineView
+from engines.views import EngineView, OptionView
 
 _OFF = "disabled_optimizers"
 
@@ -52,10 +52,16 @@ def list_switches(engine: str, info: EngineView) -> Switches:
 def find_exact(engine: str, info: EngineView) -> str:
     """The engine's spec with FP32 computed as FP32; "" where it is, or where no option says so. On an H100 basic_pitch with
     everything in FP32 is wrong by 0.02 % or 1.23 %, as TensorRT's timing decides about TF32."""
+    return set_option(engine, info, lambda option: option.exact)
+
+
+def set_option(engine: str, info: EngineView, wanted: Callable[[OptionView], str]) -> str:
+    """The engine's spec with the first option that has not the value that is wanted of it at that value; "" where there is none.
+    ``wanted``: "" of an option of which nothing is."""
     spec = parse(engine)
     for option in info.options:
-        if option.exact and (spec.get(option.name) or option.usual) != option.exact:
-            return str(spec.with_option(option.name, option.exact))
+        if (value := wanted(option)) and (spec.get(option.name) or option.usual) != value:
+            return str(spec.with_option(option.name, value))
     return ""
 
 

@@ -88,9 +88,7 @@ def fails_alike(findings: Findings, rule: Criterion, m: Measurement) -> bool:
 
 def asking_twin(ask: Inquiry) -> Inquiry:
     """The same questions to the twin; to the engine as it was given where there is none."""
-    if not ask.findings.twin:
-        return ask
-    return msgspec.structs.replace(ask, ctx=msgspec.structs.replace(ask.ctx, engine=ask.findings.twin))
+    return ask.of(ask.findings.twin)
 
 
 def without_twin(ask: Inquiry) -> Inquiry:

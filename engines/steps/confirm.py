@@ -16,7 +16,7 @@ from engines.search.cost import Plan, Size, Work
 from engines.search.cured import feed_of, has_own_share, measure_cured, rights_itself
 from engines.search.fresh import Seen, confirm_in_fresh_builds, probe_case
 from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.ordered import asking, say_ordered
+from engines.search.ordered import say_ordered
 from engines.search.remedy import list_cured
 from engines.search.settle import Saved
 from engines.search.statistics import binomial_interval
@@ -91,7 +91,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
             raise StepRefused(f"There is no failing case to confirm: {reduced.reason}.")
         case, files = reduced.case, reduced.files
     ask = ask.lowered(case.effect)
-    there = asking(ask, case.engine)
+    there = ask.of(case.engine)
     seen: Seen = yield from confirm_in_fresh_builds(there, case, params.repeats)
     case, cause = seen.case, seen.cause
     if case.engine:

@@ -14,7 +14,7 @@ from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.foretold import Place, foretell_places
 from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.ordered import asking, order_precision, say_ordered
+from engines.search.ordered import order_precision, say_ordered
 from engines.search.pace import Pace
 from engines.search.remedy import list_cured
 from engines.search.search import NodeIds, Trials, grow_cut, minimise, prove_one_minimal
@@ -95,7 +95,7 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
             those = [(_suspect_place(ask, p), params.place_growth) for p in places[: params.most_places]]
             # The whole model is another one there, whose first build takes as long: a part is at most half of it.
             part = msgspec.structs.replace(params, most_nodes=min(params.most_nodes, len(ask.index.nodes) // 2))
-            other = yield from _find_first_alone(asking(ask, ordered), those, part, other)
+            other = yield from _find_first_alone(ask.of(ordered), those, part, other)
         if not isinstance(other, str):
             alone = "" if told else "; what layerwise accused is right alone"
             found, instead = other, f" It is beyond the storage type in the reference{alone}."

@@ -26,7 +26,6 @@ from engines.search.kept import Kept, make_workaround, say_kept
 from engines.search.known import is_known, list_outside
 from engines.search.latency import TIMED, measure_latency
 from engines.search.looks import count_looks, has_threads
-from engines.search.ordered import asking
 from engines.search.pace import halvings
 from engines.search.ranking import MOST_EFFECTS
 from engines.search.settle import Saved
@@ -140,7 +139,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         message = say_kept(ask, kept)
         if kept.outcome == "not-enough" and not kept.reason and (exact := find_exact(ctx.engine, ctx.engine_info)):
             yield Note(f"trying {exact}")
-            there = asking(ask, exact)
+            there = ask.of(exact)
             again: Kept = yield from _search_kept(there, params)
             if again.outcome == "found":
                 ask, kept = there, again
@@ -249,8 +248,7 @@ def _keep_apart(ask: Inquiry) -> Sub[tuple[Workaround | None, str, dict[str, str
 
 def _say_exact(engine: str, exact: str) -> str:
     """What else the workaround takes: ``exact``, an engine on which FP32 is computed as FP32."""
-    given = parse(engine)
-    changed = next(f"{name}={value}" for name, value in parse(exact).options if given.get(name) != value)
+    changed = parse(exact).list_changes(parse(engine))[0]
     return f"Layers in FP32 may compute in less here, so this takes {changed} as well."
 
 
@@ -400,7 +398,7 @@ def _verify_option(
     held = set_apart(findings, by_sample(results[0]))
     tried: Tried = yield from try_unseen(ask, elsewhere, results[0], held, plain, 0)
     unseen: Unseen = yield from count_plain(ask, tried, tried.unseen)
-    changed = tuple(f"{k}={v}" for k, v in parse(engine).options if parse(ask.ctx.engine).get(k) != v)
+    changed = parse(engine).list_changes(parse(ask.ctx.engine))
     slower: str = yield from measure_latency(ask, engine=engine, forbid=forbid)
     return Workaround(
         kind=kind,
