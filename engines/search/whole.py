@@ -7,7 +7,7 @@ import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import REFUSALS, badness, exceed, judge_check, judge_whole, over, worst
+from engines.compare.judge import REFUSALS, badness, exceed, judge_check, judge_whole, list_slight, over, worst
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import Candidate, Check, Measure, Measurement, SampleResult
@@ -50,7 +50,8 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
     """Findings with the signature of this failure and the sample to search on; unchanged where the measurement passes.
 
     The worst sample: new non-finite values first, then the highest score, then the lowest index; real inputs before random
-    ones. Its row is searched alone where rows can be fed alone and the row still fails by itself.
+    ones, and what fails on nearly nothing last. Its row is searched alone where rows can be fed alone and the row still fails
+    by itself.
     """
     rule = findings.criterion or Criterion()
     if ctx.check:
@@ -67,7 +68,9 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
     if measurement.status != "ok" or not judge_whole(measurement, rule).failed:
         return findings
     # An intermittent failure may sit in any run of the build.
-    chosen = next(failing for run in measurement.each_run if (failing := list_failing(run, rule)))
+    run, chosen = next((run, failing) for run in measurement.each_run if (failing := list_failing(run, rule)))
+    slight = list_slight(run, rule)
+    chosen = tuple(r for r in chosen if r.sample not in slight) or chosen
     name = worst(chosen, rule)[0]
     result = next(r for r in chosen if r.sample == name)
     feed, _, row = name.partition("/")

@@ -9,7 +9,7 @@ import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
-from engines.compare.judge import badness, gives_answer, judge_check, judge_whole, limit, margin, worst
+from engines.compare.judge import badness, gives_answer, judge_check, judge_whole, limit, list_slight, margin, worst
 from engines.compare.say import NEAR, say_limit, say_percent, say_sample, wrong_by
 from engines.findings import Findings
 from engines.graph.filekind import is_ir
@@ -24,7 +24,7 @@ from engines.search.looks import Looks, look_again
 from engines.search.randomness import measure_random, say_random
 from engines.search.statistics import binomial_interval, least_share, looks_to_settle, say_most_wrong, say_ruled_out
 from engines.search.twin import note_dear
-from engines.search.whole import list_feeds, lock_failure, probe_whole
+from engines.search.whole import list_failing, list_feeds, lock_failure, probe_whole
 from engines.spec import parse, unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
 from engines.steps.intake import refuse_unmeasured
@@ -147,7 +147,13 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         sample = findings.signature.sample
     low, high = binomial_interval(failures, looks)
     reached = tried.verdict or ("fails" if findings.signature else "passes")
-    verdict: Verdict = "noise" if moved.explains else reached
+    # What fails on more than that is locked before it.
+    slight = (
+        reached == "fails"
+        and findings.signature is not None
+        and findings.signature.sample in list_slight(m.results, rule)
+    )
+    verdict: Verdict = "noise" if moved.explains or slight else reached
     given = sum(r.sample.startswith("real:") for r in m.results)
     outcome = msgspec.structs.replace(
         _start(findings, rule),
@@ -183,7 +189,11 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     )
     said = (
         *_say_made_up(findings, looks, failures),
-        _say_outcome(outcome, error, rule, tried, _find_problem(m.results, output), _find_exact(m.results, outcome)),
+        _say_slight(m.results, outcome, rule)
+        if slight and not moved.explains
+        else _say_outcome(
+            outcome, error, rule, tried, _find_problem(m.results, output), _find_exact(m.results, outcome)
+        ),
         *_say_small(m.results, outcome, rule),
         *say_answers(m.results, rule),
         *_say_same_codes(ctx, findings, verdict),
@@ -447,6 +457,23 @@ def _say_small(results: tuple[SampleResult, ...], found: CompareOutcome, rule: C
         f"It is small there: at most {there.absmax:.3g}, and up to {most:.3g} on other samples, of which the largest difference, "
         f"{off:.3g}, is {say_percent(off / most)}. Where that does not matter to you, judge by an absolute tolerance (--metric "
         "max_abs --tolerance VALUE).",
+    )
+
+
+def _say_slight(results: tuple[SampleResult, ...], found: CompareOutcome, rule: Criterion) -> str:
+    """That all that fails is nearly nothing, how far off it is of what is not, and how to say what matters."""
+    output = found.worst_output
+    there = next(s for r in results if r.sample == found.worst_sample for s in r.outputs if s.name == output)
+    given = [r for r in results if r.sample.startswith("real:")] or list(results)
+    most = max(s.absmax for r in given for s in r.outputs if s.name == output)
+    failing = len(list_failing(results, rule))
+    few = f"{failing} of {len(given)} samples {'fails' if failing == 1 else 'fail'}, only on values that are nearly nothing"
+    return (
+        f"{few}. The worst is {say_sample(found.worst_sample)}, {wrong_by(found.error or 0.0, rule.metric)}: {output} is at most "
+        f"{there.absmax:.3g} there, and up to {most:.3g} on other samples. Of {most:.3g} it is off by "
+        f"{say_percent(there.max_abs / most)}, and {say_percent(limit(rule, output))} is allowed, so whether it fails cannot be "
+        "told: only you know how exact such a small value has to be. Say how far any value may be off (--metric max_abs "
+        "--tolerance VALUE), or what share of itself (--tolerance SHARE)."
     )
 
 

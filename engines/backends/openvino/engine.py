@@ -181,6 +181,7 @@ def make(spec: EngineSpec) -> Engine:
         ),
         options=DECLARATION.options,
         slots=machine.count_slots(chosen["threads"]),
+        spans=True,
         gpus=int(any(d.startswith("GPU") for d in runs_on)),
         copies=1.0,
         notes=notes,

@@ -1,11 +1,22 @@
 """The rules from scores to verdicts, one by one."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.compare.criterion import ANSWERS, METRICS, Criterion, Signature, Verdict
-from engines.compare.judge import badness, judge, judge_check, judge_shrunk, judge_whole, limit, use_up, worst
+from engines.compare.judge import (
+    badness,
+    judge,
+    judge_check,
+    judge_shrunk,
+    judge_whole,
+    limit,
+    list_slight,
+    use_up,
+    worst,
+)
 from engines.probe import HUGE, Measurement, SampleResult, Score
 
 RULE = Criterion(tolerance=0.01)
@@ -207,3 +218,28 @@ def test_a_pattern_that_decides_is_named() -> None:
 def test_a_check_that_died_or_hung_says_nothing() -> None:
     assert judge_check(Measurement(facts={"signal": 11}), RULE).reason == "check-died"
     assert judge_check(Measurement(facts={"timed_out": True}), RULE).reason == "timeout"
+
+
+@pytest.mark.parametrize(
+    ("large", "off_by", "shape", "rule", "told"),
+    [
+        (0.19, 0.009, (1, 1), RULE, True),
+        (0.21, 0.009, (1, 1), RULE, False),  # no fifth of 1
+        (0.19, 0.011, (1, 1), RULE, False),  # more than 1 % of 1
+        (0.19, 0.009, (1, 2), RULE, False),  # beside another number
+        (0.009, 0.009, (1, 2), RULE, True),
+        (0.19, 0.009, (1, 1), Criterion(tolerance=0.02), False),  # somebody chose it
+        (0.19, 0.009, (1, 1), Criterion(metric="rel_max", tolerance=0.01), False),
+    ],
+)
+def test_a_share_of_nearly_nothing(
+    large: float, off_by: float, shape: tuple[int, ...], rule: Criterion, told: bool
+) -> None:
+    def result(sample: str, absmax: float, max_abs: float) -> SampleResult:
+        share = max_abs / absmax
+        score = Score("y", shape=shape, absmax=absmax, max_abs=max_abs, rel_l2=share, rel_max=share)
+        return SampleResult(sample, (score,))
+
+    results = (result("real:0", large, off_by), result("real:1", 1.0, 0.0), result("random:0", 100.0, 0.0))
+    rule = msgspec.structs.replace(rule, precision="fp16")
+    assert list_slight(results, rule) == ({"real:0"} if told else set())
