@@ -29,10 +29,11 @@ Ask = Callable[[str, tuple[str, ...]], Sub[Measurement]]
 
 
 class Near(msgspec.Struct, frozen=True):
-    """Feeds that were made near the session's. ``inputs``: their digest."""
+    """Feeds that were made near the session's. ``inputs``: their digest; ``sources``: of what each was made, and how."""
 
     inputs: str = ""
     feeds: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 class Determined(msgspec.Struct, frozen=True):
@@ -130,7 +131,7 @@ def make_near(ask: Inquiry, samples: int, batch: int, each: int) -> Sub[Near]:
     if made.status != "ok":
         return Near()
     infos = [msgspec.convert(s, SampleInfo) for s in made.facts["samples"]]
-    return Near(made.facts["inputs"], tuple(s.id for s in infos))
+    return Near(made.facts["inputs"], tuple(s.id for s in infos), tuple(s.source for s in infos))
 
 
 def try_unseen(

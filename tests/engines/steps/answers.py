@@ -5,7 +5,7 @@ from typing import Any
 from engines.asking import StepContext
 from engines.compare.criterion import Criterion
 from engines.findings import Findings
-from engines.probe import Import, LoadInputs, Measurement, SampleInfo, SampleResult, Score
+from engines.probe import Describe, Import, LoadInputs, Measurement, SampleInfo, SampleResult, Score
 from engines.views import view_engine, view_problem
 
 RULE = Criterion(tolerance=0.01, precision="fp16")
@@ -31,6 +31,8 @@ def context(findings: Findings = READY, *, capabilities: dict[str, Any] | None =
 
 def opening(probe: Any) -> Measurement | None:
     """Answers to what every session begins with."""
+    if isinstance(probe, Describe):  # without a model's index no samples are made near the given ones
+        return Measurement(status="refused")
     if isinstance(probe, Import):
         return Measurement(facts={"model": "m", "nodes": 5, "notes": []})
     if isinstance(probe, LoadInputs):

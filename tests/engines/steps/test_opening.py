@@ -292,3 +292,16 @@ def test_the_search_begins_where_more_than_nearly_nothing_is_wrong(opened: Calla
     finish = opened(made, *({"x": np.float32([[v]])} for v in (0.00101, 10.3, 30.2))).step("compare").finish
     assert finish.outcome.verdict == "fails"
     assert finish.findings.signature.sample == "real:1", finish.outcome.message
+
+
+@pytest.mark.parametrize(("largest", "told"), [(240.0, True), (100.0, False)])
+def test_a_pass_on_few_samples_is_tried_on_made_ones(opened: Callable[..., Any], largest: float, told: bool) -> None:
+    """A square of 240 is within FP16, of 290 beyond. Of made samples the verdict does not speak."""
+    made = model([node("Mul", ["x", "x"], ["y"])], {"x": [1, 64]}, {"y": [1, 64]}, {})
+    feeds = [{"x": np.float32(largest * np.sin(np.arange(64) + i))[None]} for i in range(3)]
+    outcome = opened(made, *feeds).step("compare").finish.outcome
+    assert (outcome.verdict, outcome.given, outcome.near) == ("passes", 3, 32)
+    assert (outcome.near_failing > 0, outcome.near_error is None) == (told, told)
+    few = f"Of 32 samples that were made near yours {outcome.near_failing} are wrong by more than that"
+    said = f"{few}, the worst infinite or NaN where the reference is finite (sample 0 made noisier). Yours may never be"
+    assert (said in outcome.message) == told, outcome.message

@@ -565,3 +565,39 @@ def sentence_pair(seed: int, path: Path) -> Feed:
     """all-MiniLM in INT8: a sentence between its two marks, of one kind."""
     feed = sentence(seed, path)
     return {**feed, "token_type_ids": np.zeros_like(feed["input_ids"])}
+
+
+def molecule(seed: int, path: Path) -> Feed:
+    """minimol: a molecule of 8 to 24 atoms, a tree with a ring or two. What each atom and bond is, as ones and zeros; where it
+    stands in the graph, by the eight lowest frequencies of its Laplacian and by how often a random walk is back after 1 to 16
+    steps."""
+    random = np.random.default_rng(seed)
+    atoms = int(random.integers(8, 25))
+    bonds = [(int(random.integers(max(0, i - 3), i)), i) for i in range(1, atoms)] + [(0, 5), (atoms - 6, atoms - 1)]
+    edges = np.array([*bonds, *(b[::-1] for b in bonds)], np.int64).T
+    joined = np.zeros((atoms, atoms))
+    joined[edges[0], edges[1]] = 1
+    degree = joined.sum(axis=1)
+    scaled = joined / np.sqrt(degree[:, None] * degree[None])
+    values, vectors = np.linalg.eigh(np.eye(atoms) - scaled)
+    walk, step = [], np.eye(atoms)
+    for _ in range(16):
+        step = step @ (joined / degree[:, None])
+        walk.append(np.diag(step))
+    kinds, orders = random.choice([0, 0, 0, 1, 2, 5], atoms), np.tile(random.integers(0, 4, len(bonds)), 2)
+    features = np.hstack([np.eye(44)[kinds], np.eye(41)[np.minimum(degree, 6).astype(int)]])
+    floats = {
+        "feat": features, "edge_feat": np.eye(13)[orders], "laplacian_eigvec": vectors[:, :8],
+        "laplacian_eigval": np.tile(values[:8], (atoms, 1)), "rw_return_probs": np.array(walk).T, "graph_slots": np.zeros(1),
+    }  # fmt: skip
+    return {
+        **{k: np.asarray(v, np.float32) for k, v in floats.items()},
+        "edge_index": edges,
+        "batch": np.zeros(atoms, np.int64),
+    }
+
+
+def two_windows(seed: int, path: Path) -> Feed:
+    """oskut before it was taught more: each letter and what kind it is of, with the ten on both sides."""
+    at, kinds = windows(seed, path).values()
+    return {"input1": at, "input2": kinds}
