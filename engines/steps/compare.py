@@ -497,8 +497,8 @@ def _say_slight(results: tuple[SampleResult, ...], found: CompareOutcome, rule: 
     return (
         f"{few}. The worst is {say_sample(found.worst_sample)}, {wrong_by(found.error or 0.0, rule.metric)}: {output} is at most "
         f"{there.absmax:.3g} there, and up to {most:.3g} on other samples. That error is {say_percent(there.max_abs / most)} of "
-        f"{most:.3g}, and {say_percent(limit(rule, output))} is allowed. Only you know how exact so small a value has to be, so it "
-        "is called neither right nor wrong. Say how far any value may be off (--metric max_abs --tolerance VALUE), or each in "
+        f"{most:.3g}, and {say_percent(limit(rule, output))} is allowed. Only you know how exact so small a value has to be, so "
+        "it is called neither right nor wrong. Say how far any value may be off (--metric max_abs --tolerance VALUE), or each in "
         "proportion to itself (--tolerance VALUE)."
     )
 
