@@ -16,17 +16,17 @@ PACKAGES = Path(wizard.__file__).parents[1]
 # What feeds a model, or checks it: while it is at work for the first time, a part of the program goes.
 MOVES = """
 import os, sys
-import numpy as np
 if os.path.exists({part!r}) and not os.path.exists({away!r}):
     os.rename({part!r}, {away!r})
 """
 FEEDS = """
+import numpy as np
 def load_data():
     yield {"x": np.linspace(0, 255, 128, dtype=np.float32).reshape(2, 64)}
 """
 CHECK = """
-import onnx
-sys.exit("Sqrt" in {node.op_type for node in onnx.load(sys.argv[1]).graph.node})
+with open(sys.argv[1], "rb") as model:
+    sys.exit(b"Sqrt" in model.read())
 """
 
 

@@ -39,7 +39,7 @@ from wizard.tui.scene import Scene
 from wizard.tui.screens.finish import FinishScreen
 from wizard.tui.screens.overlays import Choose, CommandsCard, LogCard, NoteCard, PlainCard, Reading
 from wizard.tui.screens.session import SessionScreen
-from wizard.tui.screens.sessions import SessionsScreen
+from wizard.tui.screens.sessions import Beneath, SessionsScreen
 from wizard.tui.screens.setup import SetupScreen
 from wizard.tui.screens.step import FACES, WHERE, StepScreen
 from wizard.tui.turns import InTurn
@@ -127,8 +127,10 @@ class Narrowdown(InTurn[int]):
     # Start
 
     def get_default_screen(self) -> Screen[Any]:
-        """The sessions lie at the bottom of the stack."""
-        return SessionsScreen()
+        """The sessions lie below all, and are not listed before somebody comes to them."""
+        if self._folder is not None:
+            return Beneath(f"Opening {self._folder.name}.")
+        return SessionsScreen() if self._setup is None else Beneath()
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The words of state have colours under any theme."""
@@ -172,7 +174,7 @@ class Narrowdown(InTurn[int]):
 
     def show_sessions(self) -> None:
         """Back to the list; the session that was open goes on, unwatched."""
-        while len(self.screen_stack) > 1:
+        while len(self.screen_stack) > 1 and not isinstance(self.screen, SessionsScreen):
             self.pop_screen()
 
     def new_session(self) -> None:

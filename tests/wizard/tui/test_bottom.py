@@ -3,11 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from textual.widgets._footer import FooterKey
 
 from wizard.tui import keys
 from wizard.tui.app import Narrowdown
-from wizard.tui.widgets.bottom import Bottom, fitting
+from wizard.tui.widgets.bottom import Bottom, Key, fitting
 
 from . import golden
 from . import scripted as s
@@ -16,8 +15,8 @@ from .scripted import FakeSession, settle
 Make = Callable[..., Narrowdown]
 
 
-def within(shown: Callable[[], list[FooterKey]], edge: int) -> Callable[[], bool]:
-    return lambda: bool(shown()) and max(key.region.right for key in shown()) <= edge
+def within(shown: Callable[[], list[tuple[int, Key]]], edge: int) -> Callable[[], bool]:
+    return lambda: bool(shown()) and max(at + key.width for at, key in shown()) <= edge
 
 
 def test_what_fits() -> None:
@@ -28,7 +27,12 @@ def test_what_fits() -> None:
 
 
 def labels(app: Narrowdown) -> dict[str, str]:
-    return {key.action: str(key.description) for key in app.screen.query(FooterKey)}
+    return {key.action: key.label for _, key in shown_by(app)}
+
+
+def shown_by(app: Narrowdown) -> list[tuple[int, Key]]:
+    """(first cell, key) of the bottom line as it stands, where there is one."""
+    return [place for line in app.screen.query(Bottom) for place in line.standing(line.size.width)]
 
 
 async def test_while_paused_the_key_says_that_it_goes_on(session: FakeSession, make_app: Make) -> None:
@@ -74,14 +78,14 @@ async def test_no_key_is_cut(session: FakeSession, make_app: Make, scene: Callab
     scene(session)
     app = make_app()
 
-    def shown() -> list[FooterKey]:
-        return list(app.screen.query(FooterKey)) if app.screen.query(Bottom) else []
+    def shown() -> list[tuple[int, Key]]:
+        return shown_by(app)
 
     async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: any(key.action == "keys_help" for key in shown()))
+        await settle(pilot, lambda: "keys_help" in labels(app))
         for width in (80, 64, 140, 80):
             await pilot.resize_terminal(width, 24)
             await settle(pilot, within(shown, width))
-            there = {key.action for key in shown()}
+            there = labels(app).keys()
             assert {"why", "terms", "back", "quit_session", "keys_help"} <= there
             assert ("note" in there) == (width == 140)

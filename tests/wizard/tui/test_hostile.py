@@ -48,6 +48,7 @@ from wizard.tui.screens.session import TitleLine
 from wizard.tui.sight import Sight
 from wizard.tui.troubles import Trouble
 from wizard.tui.widgets.answers import Answers
+from wizard.tui.widgets.bottom import Bottom, Key
 from wizard.tui.widgets.evidence import Evidence, profile
 from wizard.tui.widgets.finish import Culprits, Cure, Files, Journey, Todos
 from wizard.tui.widgets.gallery import Gallery, Surroundings
@@ -131,6 +132,7 @@ def widgets(name: str) -> list[Lines | Panel | Troubles]:
         Panel(name),
         Troubles(),
         Surroundings(),
+        Bottom(),
     ]
 
 
@@ -186,6 +188,7 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(Surroundings).tell(
         (Vicinity((Spot(name, name), Spot(name, name, (0,), True, name)), 3, 4, (name,), name),)
     )
+    app.query_one(Bottom).tell((Key(name, name, name, "why", name), Key(name, name, name, "command_palette", name)))
     app.query_one(Answers).show(
         plot, (Offered(name, name, name, recommended=True, because=name), Offered("no", name, "layerwise"))
     )

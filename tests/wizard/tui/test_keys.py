@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from textual.dom import DOMNode
-from textual.widgets import Footer
 
 from wizard.session.folder import Summary
 from wizard.tui import keys
@@ -19,6 +18,7 @@ from wizard.tui.screens.sessions import SessionsScreen
 from wizard.tui.screens.setup import SetupScreen
 from wizard.tui.screens.step import WHERE, StepScreen
 from wizard.tui.widgets.answers import Answers
+from wizard.tui.widgets.bottom import Bottom
 from wizard.tui.widgets.work import Probes
 
 from . import golden
@@ -211,7 +211,7 @@ async def test_every_action_can_be_remapped_at_once(
                 await try_all(pilot, noted, "FinishScreen" if face == "ended" else face)
             shown = {key for key, _ in app.key_table(app.screen)} - {"^p"}
             assert all(key.startswith(("alt+", "ctrl+alt+")) for key in shown), "help shows the user's keys"
-            foot = [key.key_display for key in app.screen.query_one(Footer).query("FooterKey")]
+            foot = [key.shown for _, key in app.screen.query_one(Bottom).standing(140)]
             assert foot
             assert all(key.startswith(("alt+", "ctrl+alt+", "^p")) for key in foot), "and so does the bottom line"
         for card, name in (

@@ -6,15 +6,16 @@ from typing import Any
 from textual import events
 from textual.geometry import Offset
 from textual.widgets import OptionList
-from textual.widgets._footer import FooterKey
 
 from wizard.session.folder import Summary
+from wizard.tui import keys
 from wizard.tui.app import Narrowdown
 from wizard.tui.screens.finish import FinishScreen
 from wizard.tui.screens.overlays import Card, Drawing, LogCard, Pick, Reading, RewindCard
 from wizard.tui.screens.sessions import SessionsScreen
 from wizard.tui.screens.setup import SetupScreen
 from wizard.tui.screens.step import StepScreen
+from wizard.tui.widgets.bottom import Bottom
 
 from . import golden
 from . import scripted as s
@@ -37,6 +38,12 @@ async def click(pilot: Any, text: str) -> None:
     x, y = place(pilot.app, text)
     await pilot.click(offset=Offset(x + 1, y))
     await pilot.pause()
+
+
+def key_of(app: Narrowdown, label: str) -> tuple[Bottom, tuple[int, int]]:
+    """The bottom line, and where on it the last letter of this label stands."""
+    line = app.screen.query_one(Bottom)
+    return line, next((at + key.width - 1, 0) for at, key in line.standing(line.size.width) if key.label == label)
 
 
 async def test_a_click_chooses_an_answer_and_the_next_one_gives_it(session: FakeSession, make_app: Make) -> None:
@@ -69,19 +76,17 @@ async def test_the_keys_of_the_bottom_line_can_be_clicked(session: FakeSession, 
     s.opened(session)
     app = make_app()
 
-    async def foot(label: str) -> None:
-        found = [key for key in app.screen.query(FooterKey) if key.description == label]
-        assert found, label
-        await pilot.click(found[0])
-        await pilot.pause()
-
     async with app.run_test(size=(140, 40)) as pilot:
-        await settle(pilot, lambda: app.scene is not None and bool(app.screen.query(FooterKey)))
-        await foot("why")
+        await settle(pilot, lambda: app.scene is not None and "w why" in golden.text_of(app))
+        await pilot.hover(*key_of(app, "why"))
+        assert app.screen.query_one(Bottom).tooltip == keys.BY_ID["why"].help
+        await pilot.hover("#page")
+        assert app.screen.query_one(Bottom).tooltip is None
+        await pilot.click(*key_of(app, "why"))
         await settle(pilot, lambda: isinstance(app.screen, Reading))
         await pilot.press("escape")
         await settle(pilot, lambda: isinstance(app.screen, StepScreen))
-        await foot("run it")
+        await pilot.click(*key_of(app, "run it"))
         await settle(pilot, lambda: [r["do"] for r in session.sent] == ["go"])
 
 
@@ -91,12 +96,11 @@ async def test_sessions_and_the_form_by_mouse_alone(session: FakeSession, make_a
     app = make_app(folder=None, entries=entries)
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: "k7f3.onnx" in golden.text_of(app))
-        found = [key for key in app.screen.query(FooterKey) if key.description == "new"]
-        await pilot.click(found[0])
+        await pilot.click(*key_of(app, "new"))
         await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
         await click(pilot, "by precision")
         assert app.focused is app.screen.query_one("#tolerance")
-        await pilot.click(next(key for key in app.screen.query(FooterKey) if "list" in key.description))
+        await pilot.click(*key_of(app, keys.BY_ID["pick"].label))
         await settle(pilot, lambda: isinstance(app.screen, Pick) and "0.05" in golden.text_of(app))
         await click(pilot, "0.05")
         await settle(pilot, lambda: isinstance(app.screen, SetupScreen))

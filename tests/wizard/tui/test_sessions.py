@@ -1,5 +1,6 @@
 """The list of sessions: found, sorted, renamed, deleted; and it never moves under the cursor."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import msgspec
 import pytest
 from textual.widgets import Input, OptionList
 
+from wizard.problem import Problem
 from wizard.runner import progress
 from wizard.session.folder import Summary
 from wizard.session.naming import shared_names, telling_name
@@ -14,9 +16,12 @@ from wizard.tui.app import Narrowdown
 from wizard.tui.library import Sessions
 from wizard.tui.screens.overlays import Choose, Fields
 from wizard.tui.screens.sessions import SessionsScreen, arranged, kept
+from wizard.tui.screens.setup import SetupScreen
+from wizard.tui.screens.step import StepScreen
 from wizard.tui.widgets.lines import Text
 
 from . import golden
+from . import scripted as s
 from .scripted import FakeSession, settle
 
 Make = Callable[..., Narrowdown]
@@ -124,3 +129,34 @@ async def test_of_several_old_sessions_each_is_named_on_a_line_of_its_own(sessio
         await pilot.press("P")
         await settle(pilot, lambda: isinstance(app.screen, Choose))
         assert len([line for line in golden.text_of(app).splitlines() if "18 MiB: inputs 12 MiB" in line]) == 3
+
+
+async def test_who_waits_for_a_session_sees_which_and_may_go_to_the_list(session: FakeSession, make_app: Make) -> None:
+    s.asking(session)
+    let = threading.Event()
+    app = make_app(entries=LISTED)
+    opened = app.library.open
+    app.library.open = lambda *given: let.wait(60) and opened(*given)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: "Opening k7f3." in golden.text_of(app))
+        assert "q quit" in golden.text_of(app)
+        await pilot.press("b")
+        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None)
+        let.set()
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+
+
+@pytest.mark.parametrize("key", ["b", "escape"])
+async def test_the_list_is_made_when_one_comes_to_it(session: FakeSession, make_app: Make, key: str) -> None:
+    s.asking(session)
+    began = make_app(entries=LISTED) if key == "b" else make_app(entries=LISTED, folder=None, setup=Problem("m.onnx"))
+    async with began.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(began.screen, StepScreen if key == "b" else SetupScreen))
+        assert not any(isinstance(screen, SessionsScreen) for screen in began.screen_stack)
+        await pilot.press(key)
+        await settle(pilot, lambda: isinstance(began.screen, SessionsScreen) and began.screen.chosen is not None)
+        listed = began.screen
+        began.open_session(session.folder)
+        await settle(pilot, lambda: isinstance(began.screen, StepScreen))
+        await pilot.press("b")
+        await settle(pilot, lambda: began.screen is listed)

@@ -144,11 +144,7 @@ class SessionScreen(Hosted):
     def compose(self) -> ComposeResult:
         yield TitleLine()
         yield from self.content()
-        yield Bottom(compact=True)
-
-    def on_resize(self) -> None:
-        """On narrow screens the keys of the step need the palette's room; ctrl+p works all the same."""
-        self.query_one(Bottom).show_command_palette = self.app.size.width >= 100
+        yield Bottom(palette_from=100)  # on narrower screens the keys of the step need its room
 
     def content(self) -> ComposeResult:
         """Between the title line and the keys."""

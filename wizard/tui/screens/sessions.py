@@ -83,6 +83,30 @@ class SessionList(OptionList, inherit_bindings=False):
     ]
 
 
+class Beneath(Hosted):
+    """What lies below the session or the form that the program was started with. Who leaves that one comes to the list of
+    sessions; for who does not, it is neither made nor drawn, which is a tenth of what a start takes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = keys.bindings("back", "quit_session", "interrupt")
+
+    def __init__(self, said: str = "") -> None:
+        super().__init__()
+        self._said = said
+
+    def compose(self) -> ComposeResult:
+        yield Text(self._said, classes="quiet")
+        yield Bottom()
+
+    def on_screen_resume(self) -> None:
+        """First it is only shown. Later somebody has come back to it, unless another screen lies on it again."""
+        if self.stack_updates and self.is_current:
+            self.action_back()
+
+    def action_back(self) -> None:
+        """The sessions, without waiting for the one that is opened."""
+        self.app.push_screen(SessionsScreen())
+
+
 class SessionsScreen(Hosted):
     """Name, model, node reached, last verdict, age, who holds it."""
 
@@ -116,7 +140,7 @@ class SessionsScreen(Hosted):
             with Panel("Your sessions", id="sessions-panel"):
                 yield SessionList(id="sessions", markup=False)
                 yield Text("Looking for sessions.", id="empty", classes="quiet")
-        yield Bottom(compact=True)
+        yield Bottom()
 
     def on_mount(self) -> None:
         """Look now, then now and again."""

@@ -156,7 +156,7 @@ class SetupScreen(Hosted):
             with Vertical(id="advanced"):
                 for field in ADVANCED:
                     yield from self._field(field)
-        yield Bottom(compact=True)
+        yield Bottom()
 
     def _field(self, field: Row) -> ComposeResult:
         yield Text(field.label, classes="field-label")

@@ -1,17 +1,21 @@
 """The bottom line: the keys that work now, as many as fit."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich.cells import cell_len
-from textual.app import ComposeResult
+from textual import events
+from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer
-from textual.widgets._footer import FooterKey
 
 from wizard.tui import keys
+from wizard.tui.glyphs import ASCII
+from wizard.tui.widgets.lines import Lines, row
 
 # What stays when not all fit: whoever knows these finds the others, in the help.
 KEPT = ("why", "terms", "back", "leave_form", "quit_session", "keys_help", "form_help", "command_palette")
+KEY, LABEL = "bold $footer-key-foreground", "$footer-description-foreground"
+POINTED_AT = " on $block-hover-background"
 
 
 def fitting(widths: Sequence[int], kept: Sequence[bool], room: int) -> list[bool]:
@@ -24,37 +28,94 @@ def fitting(widths: Sequence[int], kept: Sequence[bool], room: int) -> list[bool
     return stands
 
 
-class Bottom(Footer):
-    """Built anew only when other keys work, are named otherwise or sit elsewhere: building it costs more than the rest."""
+class Key(NamedTuple):
+    """A key that works now. ``name`` is Textual's, ``shown`` what people read."""
 
-    _known: tuple[tuple[str, str, bool], ...] | None = None
-    _room = 0
+    name: str
+    shown: str
+    label: str
+    action: str
+    help: str
 
-    def compose(self) -> ComposeResult:
-        """No key is cut at the edge; of those that do not fit, the rare ones are left out."""
-        made = []
-        for key in super().compose():
-            if isinstance(key, FooterKey) and (label := keys.label_on(self.screen, key.action, key.description)):
-                key.description = label
-                made.append(key)
-        self._room = self.app.size.width
-        widths = [cell_len(key.key_display) + cell_len(key.description) + 2 for key in made]
-        for key, stands in zip(made, fitting(widths, [key.action in KEPT for key in made], self._room), strict=True):
-            if stands:
-                yield key
+    @property
+    def width(self) -> int:
+        """Cells of both, and of the one between them."""
+        return cell_len(self.shown) + 1 + cell_len(self.label)
 
-    def on_resize(self) -> None:
-        """More or fewer fit."""
-        if self._room != self.app.size.width and self.is_attached:
-            self.call_after_refresh(self.recompose)
 
-    def bindings_changed(self, screen: Screen[object]) -> None:
+class Bottom(Lines[tuple[Key, ...]]):
+    """One widget for all keys: with one a key, as in Textual's footer, they cost a quarter of what the whole screen does."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = "Bottom { dock: bottom; height: 1; color: $footer-foreground; background: $footer-background; }"
+
+    def __init__(self, *, palette_from: int = 0) -> None:
+        """``palette_from``: the width in cells from which on there is room to name the palette, which opens all the same."""
+        super().__init__()
+        self._told, self._palette_from = (), palette_from
+        self._pointed: Key | None = None  # where the mouse is
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, self._look)
+
+    def on_unmount(self) -> None:
+        self.screen.bindings_updated_signal.unsubscribe(self)
+
+    def _look(self, screen: Screen[object]) -> None:
         """The screen has looked at its bindings again."""
-        shown = (active for active in screen.active_bindings.values() if active.binding.show)
-        known = tuple(
-            (bound.key, keys.label_on(screen, bound.action, bound.description), enabled)
-            for (_, bound, enabled, _) in shown
-        )
-        if known != self._known and screen is self.screen and self.is_attached and self.app.app_focus:
-            self._known = known
-            super().bindings_changed(screen)
+        if screen is not self.screen or not self.is_attached or not self.app.app_focus:
+            return
+        found: dict[str, Key] = {}
+        palette: list[Key] = []
+        for name, (_, bound, _, tip) in screen.active_bindings.items():
+            label = keys.label_on(screen, bound.action, bound.description)
+            key = Key(bound.key, self.app.get_key_display(bound), label, bound.action, tip or bound.description)
+            if name == self.app.COMMAND_PALETTE_BINDING:
+                palette = [key]
+            elif bound.show and label:
+                found.setdefault(bound.action, key)
+        self.tell((*found.values(), *palette))
+
+    def standing(self, width: int) -> list[tuple[int, Key]]:
+        """(first cell, key) of those that stand on a line of this width; the palette's at its right end."""
+        named = [k for k in self._told if k.action != "command_palette" or width >= self._palette_from]
+        stands = fitting([key.width + 1 for key in named], [key.action in KEPT for key in named], width)
+        found, at = [], 0
+        for key, stays in zip(named, stands, strict=True):
+            if stays:
+                found.append((width - key.width - 1 if key.action == "command_palette" else at, key))
+                at += key.width + 1
+        return found
+
+    def lines(self, width: int) -> list[Content]:
+        parts: list[tuple[str, str]] = []
+        end = 0
+        for at, key in self.standing(width):
+            bar = key.action == "command_palette" and self.glyphs is not ASCII
+            parts += [(" " * (at - end - bar), ""), ("▏" * bar, "$foreground 20%")]
+            over = POINTED_AT if key == self._pointed else ""
+            parts += [(key.shown, KEY + over), (f" {key.label}", LABEL + over)]
+            end = at + key.width
+        return [row(parts)]
+
+    def key_at(self, x: int) -> Key | None:
+        """The key that stands on this cell."""
+        return next((key for at, key in self.standing(self.size.width) if at <= x < at + key.width), None)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """A click presses the key."""
+        if key := self.key_at(event.x):
+            self.app.simulate_key(key.name)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """What is pointed at shows it, and says what it does."""
+        self._point_at(self.key_at(event.x))
+
+    def on_leave(self) -> None:
+        self._point_at(None)
+
+    def _point_at(self, key: Key | None) -> None:
+        if key != self._pointed:
+            self._pointed = key
+            self.tooltip = key.help if key else None
+            self.changed()
