@@ -106,7 +106,9 @@ def say_alike(others: Alike) -> str:
     told = ""
     if others.found:
         names = ", ".join(each.seen.case.nodes[0] for each in others.found)
-        told = f" The same is wrong at {len(others.found)} more, each a case of its own: {names}."
+        one = len(others.found) == 1
+        more = "1 more node, which has" if one else f"{len(others.found)} more nodes, each of which has"
+        told = f" The same is wrong at {more} a case of its own: {names}."
     return told + say_kept_along(others)
 
 

@@ -617,9 +617,9 @@ def _say_reference(tried: trial.Tried, rule: Criterion) -> str:
         voices.name_voice(heard.judge),
         _say_amount(heard.error or 0.0, rule),
     )
-    here = {parse(spec).name for spec in (tried.ctx.engine, tried.ctx.reference)}  # who speaks already is no third
-    install = "" if "openvino" in here else ", or python -m pip install openvino"
-    third = f"Bring in a third: --reference golden outputs or another engine{install}."
+    spoke = (tried.ctx.engine, tried.ctx.reference, heard.judge)  # who speaks already is no third
+    install = "" if "openvino" in {parse(spec).name for spec in spoke if spec} else " (python -m pip install openvino)"
+    third = f"Ask a third: give --reference outputs that are known to be right, or another engine{install}."
     match heard.standing:
         case "wrong":
             other = voices.name_voice(heard.other)

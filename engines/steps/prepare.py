@@ -22,6 +22,8 @@ from engines.sources import paths, postprocess_script
 from engines.spec import unquantized
 from engines.steps import intake
 
+_MADE_UP = "made-up values for "
+
 
 def load_findings(ctx: StepContext) -> Sub[Findings]:
     """Findings with model, inputs, samples and criterion. Raises StepRefused (exit code 2) for a model, inputs or bounds that do
@@ -55,7 +57,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
         stated = str(made.facts.get("half", ""))
         half = stated if unquantized(ctx.reference) else ""
         said = (
-            *made.facts.get("guesses", ()),
+            *_say_guesses(made),
             *made.facts.get("warnings", ()),
             *intake.say_half(stated, ctx.reference),
             *intake.say_large(made.facts.get("large", {}), ctx),
@@ -194,13 +196,19 @@ def _plain_inputs(
         f"The model does not run on the values that were guessed ({given.message.rstrip('.')}); plain ones were taken. Give real "
         "inputs (--inputs), or say what each may hold (--val-range NAME:[LOW,HIGH])."
     )
-    said = (*(n for n in findings.notes if n not in _guessed(findings)), *made.facts.get("guesses", ()), note)
+    said = (*(n for n in findings.notes if n not in _guessed(findings)), *_say_guesses(made), note)
     return msgspec.structs.replace(plain, notes=said), m
+
+
+def _say_guesses(made: Measurement) -> tuple[str, ...]:
+    """What was guessed of the inputs, as notes: ``'x': an image.`` is about made-up values alone, other sentences stand."""
+    guesses: tuple[str, ...] = tuple(made.facts.get("guesses", ()))
+    return tuple(f"{_MADE_UP}{g}" if g.startswith("'") and "': " in g else g for g in guesses)
 
 
 def _guessed(findings: Findings) -> tuple[str, ...]:
     """Notes that say what an input was taken for."""
-    return tuple(n for n in findings.notes if n.startswith("'") and "': " in n)
+    return tuple(n for n in findings.notes if n.startswith(_MADE_UP))
 
 
 def _refuse_unused_bounds(ctx: StepContext, m: Measurement) -> None:

@@ -51,7 +51,7 @@ def test_it_takes_the_model_in_and_locks_the_worst_row(answers: Any, walk: Any) 
     assert (found.sample, found.signature.sample, found.signature.errors) == ("real:0/2", "real:0/2", {"y": 0.6})
     assert (outcome.verdict, outcome.samples, outcome.samples_failing) == ("fails", 4, 3)
     assert outcome.tolerance == 0.01
-    assert "'x': an image." in found.notes
+    assert "made-up values for 'x': an image." in found.notes
     assert done.finish.decisive["whole"]
 
 

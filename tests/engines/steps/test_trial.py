@@ -63,8 +63,11 @@ def test_who_speaks_already_is_not_proposed_as_a_third(answers: Any, walk: Any) 
     for engine, proposed in ((TRT, True), ("openvino", False)):
         outcome = tried(answers, walk, {engine: 0.9, F64: 0.9001, OV: "not here."}, engine).finish.outcome
         assert outcome.verdict == "unresolved"
-        assert "Bring in a third" in outcome.message
+        assert "Ask a third" in outcome.message
         assert ("pip install openvino" in outcome.message) == proposed
+    heard = tried(answers, walk, {TRT: 0.9, F64: "unknown operator", OV: 0.0291}).finish.outcome
+    assert "OpenVINO alone differs from the reference" in heard.message
+    assert "pip install openvino" not in heard.message, "it is the one that differs"
 
 
 def test_a_judge_that_two_agree_against_is_left_out(answers: Any, walk: Any) -> None:
