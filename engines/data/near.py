@@ -84,7 +84,9 @@ def _kind_of_input(index: GraphIndex, tensor: int, seen: Sequence[Array]) -> Kin
     if role in ("mask", "positions", "lengths", "text", "choice"):
         return "fixed"
     if first.dtype.kind not in "iu":
-        return "signal"
+        # Keras feeds the rows of a table as floats, too, which a Cast makes whole.
+        whole = all(bool((a == np.rint(a)).all()) for a in wide)
+        return "ids" if whole and roles.rows_named(index, tensor) is not None else "signal"
     if role == "ids" and roles.rows_named(index, tensor) is not None:
         return "ids"
     if first.dtype == np.uint8 or first.ndim == 4:

@@ -666,14 +666,15 @@ def _say_noise(error: float, output: str, sample: str, rule: Criterion, moved: n
 
 def say_answers(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str, ...]:
     """How many of the samples get another answer from each output that gives class scores, as sentences: of an output that is
-    judged by its answers, and of one whose name says so."""
+    judged by its answers, and of one whose name says so and that has rows: a vector may be one score at each moment."""
     by_output: dict[str, list[Score]] = {}
     for score in (s for r in results for s in r.outputs):
         if score.answer is not None and score.answer.rows:
             by_output.setdefault(score.name, []).append(score)
     said = []
     for name, scores in by_output.items():
-        if rule.metric not in ANSWERS and not _CLASS_SCORES.search(name):
+        vector = all(len(s.shape) < 2 for s in scores)
+        if rule.metric not in ANSWERS and (vector or not _CLASS_SCORES.search(name)):
             continue
         rows = [(s.answer.rows, s.answer.top1) for s in scores if s.answer]
         total, other = sum(n for n, _ in rows), sum(round(n * share) for n, share in rows)

@@ -179,11 +179,12 @@ def distance(actual: Mapping[str, Array], expected: Mapping[str, Array]) -> floa
 
 
 def nudged(feeds: Mapping[str, Array], seed: int) -> dict[str, Array]:
-    """The sample with every float moved by one unit in the last place, up or down."""
+    """The sample with every float moved by one unit in the last place, up or down. Whole numbers where there is nothing else
+    stay: they may be codes of letters, and the one below is another letter."""
     random = np.random.default_rng(seed)
     moved = {}
     for name, value in feeds.items():
-        if value.dtype in (np.float32, np.float16):
+        if value.dtype in (np.float32, np.float16) and (value != np.rint(value)).any():
             to = np.where(random.random(value.shape) < 0.5, -np.inf, np.inf).astype(value.dtype)
             value = np.asarray(np.nextafter(value, to), value.dtype)
         moved[name] = value

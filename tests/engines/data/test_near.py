@@ -82,6 +82,23 @@ def test_ids_are_only_exchanged_for_ids_that_were_seen(tmp_path: Path, make: Any
     assert sum((row == given).all() for row in rows for given in ids) <= 1
 
 
+def test_ids_that_are_fed_as_floats_stay_ids(tmp_path: Path, make: Any, store: Store) -> None:
+    """Between two of them is none, and beyond the table the model ends: Thai words of deepcut and oskut, by tf2onnx."""
+    table = np.zeros((100, 4), np.float32)
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["whole"], to=INT64),
+        helper.make_node("Gather", ["table", "whole"], ["y"]),
+    ]
+    model = make({"ids": (FLOAT, ["n", 32])}, nodes, {"table": table}, {"y": (FLOAT, ["n", 32, 4])})
+    ids = np.random.default_rng(0).choice(np.float32([3, 5, 8, 13, 21, 99]), (4, 32))
+    np.savez(tmp_path / "in.npz", ids=ids)
+    base = loaded(model, store, tmp_path / "in.npz", random=False)["inputs"]
+    rows = np.concatenate([f["ids"] for f in made(model, store, base, 6)[1]])
+    assert rows.dtype == np.float32
+    assert set(np.unique(rows)) <= set(np.unique(ids))
+    assert sum((row == given).all() for row in rows for given in ids) <= 1
+
+
 def test_without_given_ones_they_are_drawn_by_role(make: Any, store: Store) -> None:
     model = make({"x": (FLOAT, [2, 8])})
     base = loaded(model, store)["inputs"]

@@ -426,3 +426,11 @@ def test_what_holds_nothing_that_the_metric_judges_is_told() -> None:
     assert said.startswith(f"{logits.name} holds no masks of integers or boxes")
     assert not any("rel_l2" in s for s in say_answers(rows, Criterion(metric="top1")))
     assert not any("rel_l2" in s for s in say_answers(rows, Criterion()))
+
+
+@pytest.mark.parametrize(("shape", "said"), [((4,), ""), ((1, 4), "probs gives another top-1 answer.")])
+def test_of_a_vector_no_answer_is_said(shape: tuple[int, ...], said: str) -> None:
+    """``speech_probs[37]`` of a detector of speech: one score a moment, no classes."""
+    ours, theirs = (np.asarray(v, np.float32).reshape(shape) for v in ([1, 2, 3, 0], [3, 2, 1, 0]))
+    one = msgspec.structs.replace(score("probs", ours, theirs), answer=answer(ours, theirs))
+    assert " ".join(say_answers((SampleResult("real:0", (one,)),), Criterion())) == said
