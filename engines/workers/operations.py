@@ -53,6 +53,7 @@ from engines.workers.part import Feed, Part, Say, feeds_by_name
 
 _LONGEST_WORD = 200  # characters of one word of a message
 _LONGEST = 2000  # and of all of it
+_SHELL_KILLED = 128 + signal.SIGKILL
 _STATUSES = frozenset(get_args(Status))
 
 
@@ -332,12 +333,14 @@ def _no_verdict(ran: command.CheckResult, store: Store, folder: Path, kills: int
     """What a checker's end says of the machine rather than of the candidate; None where it is the candidate's. A checker that
     failed is asked for what it says, and for room to write down once more what it was given. ``kills``: how many processes the
     system had killed for want of memory before it ran."""
-    if ran.signal == signal.SIGKILL:
-        held = memory.kernel_kills() > kills
+    held = memory.kernel_kills() > kills
+    # A shell around it hands the kill of what it ran on as this exit code.
+    if ran.signal == signal.SIGKILL or (held and ran.returncode == _SHELL_KILLED):
         if held and memory.starved(memory.room()):
             return faults.make_unanswered(faults.no_memory(), store.root)
         said = "The system killed the checker for want of memory." if held else "The checker was killed (SIGKILL)."
-        return Measurement(status="out-of-memory" if held else "crash", message=said, signal=ran.signal)
+        status: Status = "out-of-memory" if held else "crash"
+        return Measurement(status=status, message=said, signal=signal.SIGKILL, facts={"killed": "checker"})
     fault, room = None, faults.FULL
     if ran.returncode or ran.signal:
         fault = faults.find_fault_in_text(f"{ran.stdout}\n{ran.stderr}")

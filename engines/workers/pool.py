@@ -652,6 +652,12 @@ def make_cancelled() -> Measurement:
 
 
 def _killed_again(measurement: Measurement) -> str:
+    if measurement.facts.get("killed") == "checker":
+        return (
+            f"{measurement.message} It was killed again when it was tried once more. Mostly a limit of memory does that (of a "
+            "container, of a batch system, of a guard of the machine). Run the check by hand and watch its memory; let it take "
+            f"less, or give it more, and resume: {faults.KEPT}, and this check is run again then."
+        )
     return (
         f"{measurement.message} It was the second time in one probe: something else on this machine does it (a guard of its "
         f"memory, a batch system's limit). Find out what, and resume: {faults.KEPT}, and this probe is measured then."

@@ -41,7 +41,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
 
     yield begin
     for one in opened:
-        one.child.close(force=True)
+        one.close()
 
 
 def colours(raw: str) -> set[str]:

@@ -24,7 +24,7 @@ from wizard.session.events import Exported, NoteAdded, QuestionAnswered, Questio
 from wizard.session.state import State
 from wizard.words import window
 
-IDLE = 60.0  # seconds that a question waits with nobody connected before the runner ends; a resume asks it again
+IDLE = 60.0  # seconds that a question, or a pause, waits with nobody connected before the runner ends; a resume goes on from it
 GRACE = 1.0  # seconds that a controller may be away
 
 Result = TypeVar("Result")
@@ -211,6 +211,11 @@ class Control:
 
     async def wake(self) -> None:
         """Wait for a request. Raises Closing when nobody has been there for long."""
+        if not await self._wait_for_somebody():
+            raise Closing(NEEDS_PERSON, "A question waits and nobody is there to answer it.")
+
+    async def _wait_for_somebody(self) -> bool:
+        """Wait for a request, or that somebody comes or goes; False when nobody has been there for long."""
         self.changed.clear()
         left = None
         if self.alone_since is not None:
@@ -218,17 +223,19 @@ class Control:
         try:
             await asyncio.wait_for(self.changed.wait(), left)
         except TimeoutError:
-            raise Closing(NEEDS_PERSON, "A question waits and nobody is there to answer it.") from None
+            return False
+        return True
 
     async def gate(self) -> None:
-        """Before a probe starts: wait while paused. Raises Stopped."""
+        """Before a probe starts: wait while paused. Raises Stopped, also where nobody has been there for long: whoever closed the
+        window of a paused session would leave a process that holds memory, and a GPU, for ever."""
         while True:
             if self.stopping:
                 raise Stopped
             if not self.paused:
                 return
-            self.changed.clear()
-            await self.changed.wait()
+            if not await self._wait_for_somebody():
+                self.stop(hard=False, reason="It was paused, and nobody was there to go on with it.")
 
     @property
     def open(self) -> bool:

@@ -317,7 +317,7 @@ class Walk:
             connected = connected or bool(control.controller)
             late = not connected and not control.detached and time.monotonic() - began > CONNECT
             if not connected and control.alone_since is None and time.monotonic() - began > CONNECT:
-                control.alone_since = time.monotonic()  # a question does not wait for ever for one who never came
+                control.controlled(None)  # a question that waits already does not wait for ever for one who never came
             if (control.abandoned or late) and control.stopping != "hard":
                 control.stop(hard=True, reason="the program that controlled the session ended")
 

@@ -187,6 +187,15 @@ def test_how_a_checker_ends(opened, command: str, status: str, fact) -> None:
         assert len(m.message.split()) > 3
 
 
+@pytest.mark.parametrize(("kills", "status"), [(0, "ok"), (1, "out-of-memory")])
+def test_a_shell_whose_program_is_killed_for_memory_is_no_verdict(opened, monkeypatch, kills: int, status: str) -> None:
+    """The shell ends with 137, which counts as a failure of the model; the kernel's count says whose doing it was."""
+    counted = iter([0, kills])
+    monkeypatch.setattr("engines.store.memory.kernel_kills", lambda: next(counted))
+    m = check(opened("shapes_cnn"), "sh -c 'sh -c \"kill -9 \\$\\$\"; exit $?' checker")
+    assert (m.status, m.facts.get("returncode", 137)) == (status, 137)
+
+
 def test_much_output_is_bounded_and_kept_beside(opened) -> None:
     session = opened("shapes_cnn")
     m = check(session, python("print('begin'); print('x' * 3_000_000); print('the end')"))

@@ -290,6 +290,18 @@ def test_a_checker_whose_keeper_is_killed_is_asked_again(opened: Any, tmp_path: 
     assert not alive(int(marks.read_text().split()[1]))
 
 
+def test_a_checker_that_is_killed_each_time_is_told_of_with_what_does_that(opened: Any) -> None:
+    session = opened("shapes_cnn")
+
+    async def work(pool: Pool) -> Measurement:
+        return await pool.run(Check(model=session.model, command="sh -c 'kill -9 $$' checker"))
+
+    answer = use(session.root, work)
+    assert answer.status == "fault"
+    assert answer.message.startswith("The checker was killed (SIGKILL). It was killed again")
+    assert "limit of memory" in answer.message
+
+
 def test_a_checker_gets_what_the_pool_was_told_to_hand_on(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     session = opened("shapes_cnn")
     for name in ("HF_TOKEN", "WANDB_API_KEY", "KUBECONFIG"):

@@ -192,6 +192,26 @@ def test_a_question_with_nobody_there_ends_the_runner(place, monkeypatch):
     assert state(place).phase == "asking"
 
 
+def test_a_question_ends_the_runner_where_nobody_ever_came(place, monkeypatch):
+    """A terminal that was closed while its session started left the runner for ever: the question waited already when the
+    runner saw that nobody comes."""
+    monkeypatch.setattr(control, "IDLE", 0.3)
+    monkeypatch.setattr(walk, "CONNECT", 1.0)
+    with at_work(place, Options(policy="person", detach=True)) as codes:
+        pass
+    assert codes == [3]
+    assert state(place).phase == "asking"
+
+
+def test_a_pause_with_nobody_there_ends_the_runner(place, monkeypatch):
+    """A window that is closed on a paused session left its runner and workers for ever."""
+    monkeypatch.setattr(control, "IDLE", 0.3)
+    with at_work(place, Options(policy="person", detach=True, first=({"do": "pause"},))) as codes:
+        attached(place).close()
+    assert codes == [130]
+    assert "paused" in state(place).closed.reason
+
+
 def test_a_controller_that_never_comes_is_not_waited_for(place, monkeypatch):
     monkeypatch.setattr(walk, "CONNECT", 0.2)
     oracle = Oracle()

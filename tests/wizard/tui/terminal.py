@@ -1,7 +1,10 @@
 """A real pseudo-terminal with the real program on it, and the screen that a person would see."""
 
+import contextlib
+import json
 import os
 import re
+import signal
 import sys
 import time
 from pathlib import Path
@@ -20,6 +23,7 @@ class Terminal:
     ) -> None:
         """``environ``: more of the environment; None takes a variable away. ``deaf``: to the end of the terminal, as by nohup."""
         columns, rows = size
+        self._sessions = home / "sessions"
         environment = {**os.environ, "NARROWDOWN_HOME": str(home / "sessions"), "XDG_STATE_HOME": str(home / "state")}
         environment |= {"XDG_CONFIG_HOME": str(home / "config"), "TERM": "xterm-256color", "TEXTUAL_ANIMATIONS": "none"}
         environment |= {name: value for name, value in environ.items() if value is not None}
@@ -90,3 +94,12 @@ class Terminal:
         assert not self.child.isalive(), f"it did not leave:\n{self.look()}"
         self.child.close()
         return int(self.child.exitstatus if self.child.exitstatus is not None else -1)
+
+    def close(self) -> None:
+        """End the program, and the runners that it has left at work: each would wait for a person for a minute yet."""
+        self.child.close(force=True)
+        for told in self._sessions.glob("*/progress.json"):
+            runner = json.loads(told.read_bytes())["pid"]
+            with contextlib.suppress(OSError):
+                if str(told.parent).encode() in Path(f"/proc/{runner}/cmdline").read_bytes():
+                    os.kill(runner, signal.SIGTERM)

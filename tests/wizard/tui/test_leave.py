@@ -1,7 +1,6 @@
 """Whatever becomes of the screen, the work goes on and can be come back to: by quitting, by losing the terminal, by a kill."""
 
 import json
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -52,10 +51,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
 
     yield begin
     for terminal in opened:
-        terminal.child.close(force=True)
-    for session in (tmp_path / "sessions").glob("*/progress.json"):
-        if alive(runner := json.loads(session.read_bytes())["pid"]):
-            os.kill(runner, signal.SIGTERM)
+        terminal.close()
 
 
 def the_session(home: Path) -> Path:

@@ -80,7 +80,7 @@ def test_a_wrong_tolerance_is_mended_with_a_key_and_nothing_is_measured_again(tm
         terminal.press("q")
         terminal.code()
     finally:
-        terminal.child.close(force=True)
+        terminal.close()
     places = {folders.describe(place).problem.tolerance[""]: place for place in (tmp_path / "sessions").iterdir()}
     assert places.keys() == {0.05, 0.00001}
     first, second = places[0.05], places[0.00001]
@@ -102,7 +102,7 @@ def test_a_refused_model_is_walked_with_enter_alone_to_the_operator_that_is_refu
         terminal.press("q")
         terminal.code()
     finally:
-        terminal.child.close(force=True)
+        terminal.close()
     told = events(session)
     first = next(event for event in told if event["kind"] == "question.asked")
     recommended = next(answer["text"] for answer in first["answers"] if answer["id"] == first["recommended"])
@@ -139,7 +139,7 @@ def test_a_search_that_is_ended_goes_on_with_its_smallest_part_and_says_that_a_s
         terminal.press("q")
         terminal.code()
     finally:
-        terminal.child.close(force=True)
+        terminal.close()
     told = events(session)
     (ended,) = (event for event in told if event["kind"] == "step.cancelled")
     assert ended["reason"] == "settled"

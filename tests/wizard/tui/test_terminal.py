@@ -32,7 +32,7 @@ def terminals() -> Iterator[list[Terminal]]:
     opened: list[Terminal] = []
     yield opened
     for terminal in opened:
-        terminal.child.close(force=True)
+        terminal.close()
 
 
 def shapes(home: Path, size: tuple[int, int], terminals: list[Terminal]) -> Terminal:

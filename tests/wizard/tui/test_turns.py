@@ -54,7 +54,7 @@ def terminals(tmp_path: Path) -> Iterator[list[Terminal]]:
     yield opened
     (tmp_path / "closed").unlink(missing_ok=True)
     for terminal in opened:
-        terminal.child.close(force=True)
+        terminal.close()
 
 
 def journal(session: Path) -> list[dict[str, Any]]:
