@@ -187,6 +187,13 @@ def test_a_runner_that_is_gone(code: int | None, snapshot: dict[str, Any] | None
     assert word in said[-1]
 
 
+def test_nobody_at_work_is_no_fault_of_the_one_who_looks() -> None:
+    """'narrowdown watch' of a session that was killed, or had not begun, ended with 70, our own fault."""
+    found, _, said = walked(Session([OPENED], code=None, snapshot=None), controls=False)
+    assert found == STOPPED
+    assert "nothing works on this session now" in said[-1]
+
+
 def test_a_runner_that_is_gone_with_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "say_change", lambda: "It was changed.")
     assert walked(Session([OPENED], code=None, snapshot=None))[2][-1] == "narrowdown: It was changed."

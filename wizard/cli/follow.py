@@ -292,10 +292,13 @@ class Follower:
         """The runner is gone and has not closed the session: it was killed, or it refused to begin and has said why."""
         said = self._client.progress() or {}
         text = str(said.get("text") or "") if said.get("phase") == "stopped" else ""
-        takes = "takes over" if self.watched else "goes on"
         from engines import installed  # of one command in a thousand
 
-        lost = f"The runner ended unexpectedly. What was measured is kept: 'narrowdown resume {self._name}' {takes}."
-        lost = installed.say_change() or lost
-        self._say(f"narrowdown: {visible(text) or lost}")
-        return self._client.exit_code() or OUR_FAULT
+        changed, code = installed.say_change(), self._client.exit_code()
+        if self.watched:  # whose program it was, and what ended it, is no fault of the one who looks
+            lost, ours = f"nothing works on this session now; 'narrowdown resume {self._name}' takes over.", STOPPED
+        else:
+            lost, ours = "The runner ended unexpectedly. What was measured is kept: ", OUR_FAULT
+            lost += f"'narrowdown resume {self._name}' goes on."
+        self._say(f"narrowdown: {visible(text) or changed or lost}")
+        return code or ours

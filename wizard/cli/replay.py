@@ -73,7 +73,8 @@ def replay(arguments: argparse.Namespace) -> int:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(whole)).decode() + "\n")
         return code
     outcome = {FOUND: "as expected", DIFFERS: "not as expected"}.get(code, "cannot tell")
-    print(f"{found.verdict}: {outcome} (--expect {arguments.expect})")
+    told = outcome if outcome == found.verdict else f"{found.verdict}: {outcome}"
+    print(f"{told} (--expect {arguments.expect})")
     return code
 
 

@@ -215,7 +215,7 @@ def real(
     rec = recording(folder)
     chosen = decisive(rec.state, Store(folder))
     if not chosen:
-        raise SessionProblem(f"The session {rec.state.id} has no finished measurement to replay yet.")
+        raise SessionProblem(f"The session {folders.describe(folder).id} has no finished measurement to replay yet.")
     bad = [name for name in sound.faults(Store(folder)).kept if name.startswith(("models/", "inputs/"))]
     if bad:
         raise SessionProblem(f"{Damaged(bad[0], 'is damaged: its bytes are not those that were written')} {MENDING}")
