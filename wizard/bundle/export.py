@@ -33,7 +33,7 @@ from wizard.flow.model import Flow
 from wizard.machine_room import ask
 from wizard.problem import Problem
 from wizard.report.document import Report, Workaround, to_json
-from wizard.report.gather import case_files, confirmed
+from wizard.report.gather import Table, case_files, confirmed
 from wizard.report.hand_on import APPLY
 from wizard.report.html import to_html
 from wizard.report.markdown import how_to_apply, to_markdown
@@ -155,11 +155,17 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent, w
         version=reading.state.version(problem.engine),
     )
     store = Store(reading.folder)
+
+    def table(digest: str) -> Table:
+        """What of a case was kept. Where that is gone, so is the case: its bundle would be one with nothing to run in it."""
+        find_sound(store, {"the list of what a case holds": digest})
+        return reading.table(digest)
+
     places: dict[Path, Culprit] = {}
     of_case: dict[Path, Asked] = {}
     models: list[Path] = []
     for number, (culprit, files) in enumerate(
-        zip(culprits, case_files(reading.state, reading.table, culprits), strict=True), 1
+        zip(culprits, case_files(reading.state, table, culprits), strict=True), 1
     ):
         place = folder if number == 1 else folder / f"culprit-{number}"
         paths = find_sound(store, files)
@@ -254,7 +260,8 @@ def _write_issue(place: Path, report: Report, asked: Asked) -> None:
     culprit = report.culprits[number - 1]
     commands = (place / "commands.sh").read_text(encoding="utf-8")
     (place / "issue.md").write_text(issue(report, culprit, asked, commands), encoding="utf-8")
-    (place / "README.txt").write_text(readme(culprit, asked), encoding="utf-8")
+    kept = (place / "model.onnx").is_file()
+    (place / "README.txt").write_text(readme(culprit, asked, "" if kept else NO_FILES), encoding="utf-8")
 
 
 class Trial(NamedTuple):

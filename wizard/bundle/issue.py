@@ -98,8 +98,8 @@ def _say_actual(report: Report, culprit: Culprit) -> str:
     )
 
 
-def readme(culprit: Culprit, asked: Asked) -> str:
-    """Ten lines for whoever gets the folder."""
+def readme(culprit: Culprit, asked: Asked, lacking: str = "") -> str:
+    """Ten lines for whoever gets the folder. ``lacking``: why there is no model in it."""
     fed = "model.onnx is the failing part, inputs.npz what it is fed, expected.npz what is right; commands.sh: other tools."
     if culprit.needs_higher_inputs:
         fed = (
@@ -114,7 +114,7 @@ def readme(culprit: Culprit, asked: Asked) -> str:
             "      exit 1: the fault is still there; exit 0: it is gone; exit 2: that cannot be told here.",
             "It needs numpy and the engine's own package. A rel_l2 of 0.5 is wrong by 50 %: of this part, not of the model.",
             "",
-            fed,
+            lacking or fed,
             f"issue.md is a bug report for {name_addressee(asked.engine)}; report.html says what to do now.",
             f"Named cause: {culprit.cause}.",
             "Read the files before you send them: names of nodes and tensors, weights and inputs are those of the model.",

@@ -370,9 +370,24 @@ def test_a_case_whose_files_were_not_kept_says_so(
     monkeypatch.setattr("wizard.bundle.export.case_files", lambda *_: [{}, {}])
     case = export(read(session), tmp_path / "case", weights)
     for folder in (case, case / "culprit-2"):
-        assert "The model of this case could not be kept when it was found" in (folder / "report.md").read_text()
+        for name in ("report.md", "README.txt"):
+            assert "The model of this case could not be kept when it was found" in (folder / name).read_text(), name
+        assert "model.onnx is the failing part" not in (folder / "README.txt").read_text()
         told = check(folder)
         assert (told.returncode, told.stdout.startswith("cannot tell")) == (2, True)
+
+
+@pytest.mark.parametrize("left", [None, b""])
+def test_a_case_whose_list_of_files_is_gone_is_no_bundle(session: Path, tmp_path: Path, left: bytes | None) -> None:
+    """A session that came without some of its artifacts: the bundle had neither model nor inputs, and nothing was said."""
+    digest = next(v.tables["bundle"] for v in read(session).state.route if "bundle" in v.tables)
+    path = Store(session).path(digest)
+    path.unlink()
+    if left is not None:
+        path.write_bytes(left)
+    with pytest.raises(SessionProblem, match=r"the list of what a case holds.* is (gone|damaged)"):
+        export(read(session), tmp_path / "case")
+    assert not (tmp_path / "case").exists()
 
 
 def test_export_replaces_a_bundle_and_nothing_else(session: Path, tmp_path: Path) -> None:
