@@ -6,11 +6,12 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 OURS = ("wizard", "engines", "flows")
+OF_WORKERS = ("engines",)  # all that a worker ever loads of them
 ROOT = Path(__file__).parents[1]  # where they lie side by side
 # When the first of our modules were read, which a copy of this process has from it (``engines.processes``).
 _BEGUN = time.time()
@@ -44,30 +45,30 @@ def lacking(error: ImportError) -> str:
     return f"The package '{package}' is installed and cannot be loaded ({why}); install it again with: {again}"
 
 
-def find_change() -> str:
-    """A file of ours that was written, replaced or removed since this process began, relative to the folder of our packages; ""
-    where there is none. What is loaded later no longer fits what was loaded before."""
+def find_change(names: Collection[str] = OURS) -> str:
+    """A file of these packages that was written, replaced or removed since this process began, relative to their folder; "" where
+    there is none. What is loaded later no longer fits what was loaded before."""
     for module in list(sys.modules.values()):
         place = getattr(module, "__file__", None)
-        if place and getattr(module, "__name__", "").partition(".")[0] in OURS and not os.path.lexists(place):
+        if place and getattr(module, "__name__", "").partition(".")[0] in names and not os.path.lexists(place):
             return os.path.relpath(place, ROOT)
     now = time.time()
-    return next((os.path.relpath(f.path, ROOT) for f in _list_files() if _BEGUN < _last_written(f) <= now), "")
+    return next((os.path.relpath(f.path, ROOT) for f in _list_files(names) if _BEGUN < _last_written(f) <= now), "")
 
 
-def say_change() -> str:
+def say_change(names: Collection[str] = OURS) -> str:
     """That the program was changed while it ran, and what to do; "" where it was not. Asked where something failed inside."""
-    if not (changed := find_change()):
+    if not (changed := find_change(names)):
         return ""
     return (
-        f"Narrowdown was changed while it ran, as an update does ('{changed}'), and its parts no longer fit. What was measured "
-        "is kept: 'narrowdown resume' goes on with the session. Any other command can be given again."
+        f"Narrowdown was changed while it ran, as an update or an edit does ('{changed}'), and its parts no longer fit. What was "
+        "measured is kept: 'narrowdown resume' goes on with the session. Any other command can be given again."
     )
 
 
-def _list_files() -> "Iterator[os.DirEntry[str]]":
-    """Our modules, and what an installer writes of each installation."""
-    folders = [str(ROOT / name) for name in OURS]
+def _list_files(names: Collection[str]) -> "Iterator[os.DirEntry[str]]":
+    """The modules of these packages, and what an installer writes of each installation."""
+    folders = [str(ROOT / name) for name in names]
     with contextlib.suppress(OSError):
         folders += [str(place) for place in ROOT.glob("narrowdown-*.dist-info")]
     while folders:

@@ -4,11 +4,14 @@ reaches the programs that are tested, also where a shell has begun the tests in 
 import gc
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from engines import installed
 
 settings.register_profile("untimed", deadline=None)
 settings.register_profile("fixed", deadline=None, derandomize=True)  # make test: the same examples for everybody
@@ -19,6 +22,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Seven thousand tests are some 600,000 objects that stay. Python, left to itself, searches them for garbage again and again, a
 # third of what the terminal UI's tests cost. So it searches seldom, and never what was there before the first test.
 gc.set_threshold(100_000, 50, 100)
+
+
+def pytest_runtest_setup() -> None:
+    """Whoever edits a checkout while its tests run changes the program under the test that runs, not under all that follow: what
+    fails in there on purpose would be laid to the edit."""
+    installed._BEGUN = time.time()
 
 
 def pytest_collection_finish() -> None:

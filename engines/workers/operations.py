@@ -89,7 +89,7 @@ def _judged_by_the_disk(answer: Measurement, store: Store) -> Measurement:
 def _judged_by_the_program(answer: Measurement) -> Measurement:
     """The answer; where it failed and our own files are no longer those that this process began with, none: what failed may be a
     module of ours that is gone, or does not fit the others, and the journal would say that an engine is not there."""
-    if answer.status in ("ok", "fault", "cancelled") or not (changed := installed.say_change()):
+    if answer.status in ("ok", "fault", "cancelled") or not (changed := installed.say_change(installed.OF_WORKERS)):
         return answer
     return Measurement(status="fault", message=changed)
 

@@ -560,7 +560,7 @@ class Pool:
             message = (
                 f"The probe held {held / 2**30:.1f} GiB of memory and was stopped{doing}, before the machine ran out."
             )
-        elif why in ("died", "garbage") and not number and (changed := installed.say_change()):
+        elif why in ("died", "garbage") and not number and (changed := installed.say_change(installed.OF_WORKERS)):
             status, message = "fault", changed  # it was begun with other files than this process
         elif why == "garbage":
             message = f"The worker process wrote something that is no message{doing} and was stopped."
@@ -596,7 +596,11 @@ class Pool:
         last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
         text = f"A worker process could not be started: {last[:300]} (see {log.relative_to(self._root)})."
         fault = faults.find_full_disk(faults.list_written_places(self._root))
-        text = (installed.say_change() or text) if fault is None else f"{faults.say_fault(fault)} {text}"
+        text = (
+            (installed.say_change(installed.OF_WORKERS) or text)
+            if fault is None
+            else f"{faults.say_fault(fault)} {text}"
+        )
         return Measurement(status="fault", message=text, log=str(log.relative_to(self._root)))
 
     # -- memory, logs -----------------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ class Worker:
         except ImportError as error:
             with contextlib.suppress(OSError):
                 traceback.print_exc()
-            if changed := installed.say_change():
+            if changed := installed.say_change(installed.OF_WORKERS):
                 return Measurement(status="fault", message=changed)
             said = installed.lacking(error) or f"The probe failed inside the worker. {_one_sentence(error)}"
             return Measurement(status="error", message=said)
@@ -193,7 +193,7 @@ class Worker:
                 traceback.print_exc()
             if (fault := faults.find_fault(error)) is not None:
                 return faults.make_unanswered(fault, self._root)
-            if changed := installed.say_change():
+            if changed := installed.say_change(installed.OF_WORKERS):
                 return Measurement(status="fault", message=changed)
             return Measurement(status="error", message=f"The probe failed inside the worker. {_one_sentence(error)}")
 

@@ -55,10 +55,8 @@ def sessions(arguments: argparse.Namespace) -> int:
         reached = s.verdict.replace("-", " ") if s.end else s.verdict
         state = s.problem or reached or (f"at '{titles().get(s.node, s.node)}'" if s.node else "begun")
         held = "  open in another window" if s.holder else ""
-        name = elide(visible(telling_name(s.model, shared)), 32)
-        print(
-            f"{s.id:8} {name:32} {elide(visible(s.engine), 32):32} {duration(s.age)} ago  {visible(elide(state, 100))}{held}"
-        )
+        name, engine = (elide(visible(said), 32) for said in (telling_name(s.model, shared), s.engine))
+        print(f"{visible(s.id):8} {name:32} {engine:32} {duration(s.age)} ago  {visible(elide(state, 100))}{held}")
     return FOUND
 
 
@@ -89,11 +87,13 @@ def show(arguments: argparse.Namespace) -> int:
         return FOUND
     legend = visible(report.names.legend)
     report = readable(report)
-    print(f"session {report.session}  {visible(report.model)}  {report.engine} against {report.reference}")
+    said = (report.session, report.model, report.engine, report.reference)
+    print("session {}  {}  {} against {}".format(*map(visible, said)))
     for position, stop in enumerate(report.route, 1):
         spent = f"{duration(stop.seconds):>10} {count(stop.probes, 'probe'):>10}"
         ended = "" if stop.state in ("", "finished") else f"  {stop.state}"
-        print(f"{position:3}  {stop.node:16} {visible(stop.text):48} {stop.by:12} {spent}{ended}")
+        node, text, by = map(visible, (stop.node, stop.text, stop.by))
+        print(f"{position:3}  {node:16} {text:48} {by:12} {spent}{visible(ended)}")
         if stop.message:
             print(f"       {visible(stop.message)}")
     print(*map(visible, summary(report)), *filter(None, [legend]), sep="\n")

@@ -122,7 +122,7 @@ def test_a_worker_of_another_program_than_ours_answers_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, status: str
 ) -> None:
     """It was begun after an update: it may read other messages, or lack what it needs. A signal is the engine's own."""
-    monkeypatch.setattr(installed, "say_change", lambda: "It was changed.")
+    monkeypatch.setattr(installed, "say_change", lambda _: "It was changed.")
 
     async def work(pool: Pool) -> Measurement:
         return await pool.run(ask(order))
