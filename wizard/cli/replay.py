@@ -96,4 +96,4 @@ class _Printing(_Noting):
         where = f"{row.node}{f' #{row.visit}' if row.visit > 1 else ''}"
         recorded, now = visible(elide(row.recorded, 32)), visible(elide(row.now, 32))
         detail = f"  {visible(elide(row.detail, 120))}" if row.detail else ""
-        print(f"{where:18} {row.role:14} {recorded:32} | {now:32} {row.outcome}{detail}", flush=True)
+        print(f"{visible(where):18} {visible(row.role):14} {recorded:32} | {now:32} {row.outcome}{detail}", flush=True)

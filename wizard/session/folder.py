@@ -46,7 +46,9 @@ DESCRIPTION = "session.json"
 _LARGEST = 16 << 20  # bytes of it
 FLOW = "flow.yaml"
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that looks like something else
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")  # names a folder on a cluster's hosts, and is printed: no path, no escape
+_ID = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+)  # names a folder on a cluster's hosts, and is printed: no path, no escape
 _VERSION = re.compile(r"^Version: (\S+)$", re.MULTILINE)
 _ARCHIVES = (".zip", ".gz", ".tgz", ".tar", ".xz", ".zst", ".bz2", ".7z")  # in which a session may have been sent
 _LOOKED_AT = 1_000  # entries of a folder that was named in place of a session in it

@@ -293,15 +293,14 @@ def test_what_is_nested_too_deeply_is_one_sentence(home):
 
 @pytest.mark.parametrize("name", ["../../x", "/etc/x", "", "a b", "\x1b[31mred", "x\n", "x" * 65, "é"])
 def test_an_id_that_is_a_path_or_acts_on_a_terminal_is_none(tmp_path, name: str) -> None:
-    """It names a folder on each host of a cluster, and stands on the screen; whoever wrote the session wrote its checksum, too."""
+    """It names a folder on each host of a cluster, and stands on the screen; who wrote the session wrote its checksum, too."""
     path = folder.create(PROBLEM, FLOW, folder=tmp_path / "s") / folder.DESCRIPTION
     head = {**json.loads(path.read_bytes()), "id": name}
     del head["crc"]
     path.write_text(json.dumps({**head, "crc": folder.checksum(head)}), encoding="utf-8")
-    with pytest.raises(SessionProblem, match="its id .* is none that narrowdown gives") as refused:
+    with pytest.raises(SessionProblem, match=r"its id .* is none that narrowdown gives") as refused:
         folder.describe(path.parent)
     assert str(refused.value).isprintable()
-
 
 
 def test_the_system_is_named_as_python_names_it_and_no_program_is_started(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ class Terminal:
         """End the program, and the runners that it has left at work: each would wait for a person for a minute yet."""
         self.child.close(force=True)
         for told in self._sessions.glob("*/progress.json"):
-            runner = json.loads(told.read_bytes())["pid"]
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):
+                runner = json.loads(told.read_bytes())["pid"]
                 if str(told.parent).encode() in Path(f"/proc/{runner}/cmdline").read_bytes():
                     os.kill(runner, signal.SIGTERM)
