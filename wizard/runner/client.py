@@ -57,6 +57,7 @@ class Client:
         self._lock = threading.Lock()
         self._process: processes.Process | None = None
         self._socket: socket.socket | None = None
+        self._left = False  # the session, so that nobody greets a runner that begins to listen
         self._lines: Any = None
         self._closed: SessionClosed | None = None
         # Up to this event the journal tells of runners before the one that this client has started, so that a session which is
@@ -259,6 +260,7 @@ class Client:
 
     def close(self) -> None:
         """Leave the session. A runner that is not detached ends when its controller has left."""
+        self._left = True
         with self._lock:
             self._disconnect()
 
@@ -292,10 +294,14 @@ class Client:
         threading.Thread(target=self._greet, name="greet", daemon=True).start()
 
     def _greet(self) -> None:
-        """Say hello as soon as the new runner listens: it works for us, and ends when we are gone."""
-        with self._lock, contextlib.suppress(OSError, SessionProblem, ValueError):
-            if self._socket is None:
-                self._connect_locked("controller", _START, _REPLY)
+        """Say hello as soon as the new runner listens, however long it takes to (a cold network disk, a machine with other work):
+        it works for us, and ends where nobody has come, or we are gone."""
+        while self._process is not None and self._process.poll() is None and not self._left:
+            with self._lock, contextlib.suppress(OSError, SessionProblem, ValueError):
+                if self._socket is None and not self._left:
+                    self._connect_locked("controller", _START, _REPLY)
+                return
+            time.sleep(0.02)
 
     def _learn_role(self, found: Mapping[str, Any]) -> None:
         """Who controls, as the runner that we said hello to says now: another one may have taken over, or have given it back."""

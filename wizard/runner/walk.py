@@ -41,7 +41,7 @@ from wizard.session.problems import Faulted, SessionProblem
 from wizard.session.state import advance
 from wizard.words import duration, size
 
-CONNECT = 20.0  # seconds that the first controller may take
+CONNECT = 60.0  # seconds that the first controller may take; it tries fifty times a second where the machine lets it
 TICK = 0.5  # seconds between two snapshots
 SWEEP = 20.0  # seconds between two looks at the logs of a step at work
 

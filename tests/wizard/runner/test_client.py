@@ -454,6 +454,18 @@ def test_the_runner_ends_when_the_program_that_started_it_is_killed(shapes):
     assert folders.load(shapes).closed.exit_code == 130
 
 
+def test_a_runner_that_takes_long_to_listen_is_greeted_all_the_same(shapes, monkeypatch):
+    """On a machine with other work it took more than 20 seconds; nobody came then, and the session stopped as if we had gone."""
+    monkeypatch.setattr(client_module, "_START", 0.0)
+    client = Client.start(shapes, Options(policy="person", offers=True))
+    end = time.monotonic() + allow(20)
+    while client._socket is None and time.monotonic() < end:
+        time.sleep(0.02)
+    assert client._socket is not None
+    client.close()
+    assert client.wait(allow(20)) == 130
+
+
 def test_a_flow_that_is_gone_is_said_in_the_snapshot(shapes):
     (shapes / "flow.yaml").unlink()
     client = Client.start(shapes)
