@@ -150,7 +150,10 @@ class Client:
         if found is not None and self._process is not None and self._process.poll() is None:
             # What a runner that was killed said last is no offer of ours, which is only beginning: a key would be lost on it.
             found = found if found.get("pid") == self._process.pid else None
-        if (found is None or found.get("phase") != "stopped") and (words := self._last_words()):
+        # Nor is it what ours would have said, had it been able to write.
+        ours = found is not None and (self._process is None or found.get("pid") == self._process.pid)
+        stopped = ours and found is not None and found.get("phase") == "stopped"
+        if not stopped and (words := self._last_words()):
             found = msgspec.to_builtins(progress.Snapshot(phase="stopped", text=words))
         if found is None:
             return None

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -374,6 +375,18 @@ def test_nothing_starts_on_a_damaged_or_held_session(place):
     (place / NAME).write_bytes(b"x\n" + encode(e.SessionOpened(id="s", seq=2, ts=1.0)))
     with pytest.raises(DamagedJournal):
         Client.start(place)
+
+
+def test_where_a_runner_could_write_nothing_the_disk_is_named_and_not_what_one_before_said(place, monkeypatch):
+    """A resume on a full disk ended with 4 and "A person is needed", which the runner before had closed the session with."""
+    progress.write(place, progress.Snapshot(phase="stopped", text="A person is needed.", pid=1))
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
+    monkeypatch.setattr("engines.faults.find_full_disk", lambda *_: full)
+    client = Client(place)
+    client._process = SimpleNamespace(pid=2, poll=lambda: 4)
+    assert "is full" in client.progress()["text"]
+    client._process = SimpleNamespace(pid=1, poll=lambda: 4)
+    assert client.progress()["text"] == "A person is needed."
 
 
 # -- the real thing -----------------------------------------------------------------------------------------------------
