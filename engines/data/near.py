@@ -86,13 +86,20 @@ def _kind_of_input(index: GraphIndex, tensor: int, seen: Sequence[Array]) -> Kin
     if first.dtype.kind not in "iu":
         # Keras feeds the rows of a table as floats, too, which a Cast makes whole.
         whole = all(bool((a == np.rint(a)).all()) for a in wide)
-        return "ids" if whole and roles.rows_named(index, tensor) is not None else "signal"
+        return "ids" if whole and _is_cast_whole(index, tensor) else "signal"
     if role == "ids" and roles.rows_named(index, tensor) is not None:
         return "ids"
     if first.dtype == np.uint8 or first.ndim == 4:
         return "pixels"
     counts_up = all(a.ndim and a.shape[-1] > 1 and bool((np.diff(a, axis=-1) == 1).all()) for a in wide)
     return "fixed" if counts_up else "ids"
+
+
+def _is_cast_whole(index: GraphIndex, tensor: int) -> bool:
+    """Whether nothing reads the tensor but casts to whole numbers."""
+    readers = [index.nodes[n] for n in index.readers[tensor]]
+    made = [index.tensors[t].dtype for node in readers for t in node.outputs]
+    return bool(readers) and all(n.op == "Cast" for n in readers) and all(d.startswith(("int", "uint")) for d in made)
 
 
 def _vary_signal(

@@ -85,11 +85,13 @@ def test_ids_are_only_exchanged_for_ids_that_were_seen(tmp_path: Path, make: Any
 def test_ids_that_are_fed_as_floats_stay_ids(tmp_path: Path, make: Any, store: Store) -> None:
     """Between two of them is none, and beyond the table the model ends: Thai words of deepcut and oskut, by tf2onnx."""
     table = np.zeros((100, 4), np.float32)
-    nodes = [
+    nodes = [  # as tf2onnx counts rows from the end
         helper.make_node("Cast", ["ids"], ["whole"], to=INT64),
-        helper.make_node("Gather", ["table", "whole"], ["y"]),
+        helper.make_node("Add", ["whole", "none"], ["row"]),
+        helper.make_node("Gather", ["table", "row"], ["y"]),
     ]
-    model = make({"ids": (FLOAT, ["n", 32])}, nodes, {"table": table}, {"y": (FLOAT, ["n", 32, 4])})
+    weights = {"table": table, "none": np.array(0, np.int64)}
+    model = make({"ids": (FLOAT, ["n", 32])}, nodes, weights, {"y": (FLOAT, ["n", 32, 4])})
     ids = np.random.default_rng(0).choice(np.float32([3, 5, 8, 13, 21, 99]), (4, 32))
     np.savez(tmp_path / "in.npz", ids=ids)
     base = loaded(model, store, tmp_path / "in.npz", random=False)["inputs"]
