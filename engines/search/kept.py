@@ -109,8 +109,9 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
         )
     names = _say_names(ask, kept.keep)
     return (
-        f"Keeping {say_counted(ask, kept)}: {say_tried(kept.samples_ok, kept.samples_n, kept.unseen)} "
-        f"(error {_say(ask, kept.error)}, allowed {_say(ask, ask.criterion.tolerance)}): {names}."
+        f"Keeping {say_counted(ask, kept)}: {say_tried(kept.samples_ok, kept.samples_n, kept.unseen)}. "
+        f"With it the error is at most {_say(ask, kept.error)}, and {_say(ask, ask.criterion.tolerance)} is allowed. "
+        f"Kept: {names}."
         f"{_say_nearly_all(ask, kept)}{_say_without(ask, kept)}{_say_obeyed(kept.became)}{_say_knee(ask, kept)}"
     )
 
