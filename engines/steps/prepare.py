@@ -3,6 +3,8 @@
 Probes are content-keyed, so asking again what an earlier step has asked costs nothing: a step runs the same alone and in a flow.
 """
 
+import re
+
 import msgspec
 
 from engines.asking import Note, StepContext, StepRefused, Sub, asked
@@ -23,6 +25,8 @@ from engines.spec import unquantized
 from engines.steps import intake
 
 _MADE_UP = "made-up values for "
+# ``'x': an image.``, or ``'x', 'y' and 2 more: an image.``; not ``'x' was given the shape [1]: batch 1.``
+_OF_VALUES = re.compile(r"'[^']*'(?:, '[^']*')*(?: and \d+ more)?: ")
 
 
 def load_findings(ctx: StepContext) -> Sub[Findings]:
@@ -201,9 +205,9 @@ def _plain_inputs(
 
 
 def _say_guesses(made: Measurement) -> tuple[str, ...]:
-    """What was guessed of the inputs, as notes: ``'x': an image.`` is about made-up values alone, other sentences stand."""
+    """What was guessed of the inputs, as notes: what values were taken for is about made-up ones alone, other sentences stand."""
     guesses: tuple[str, ...] = tuple(made.facts.get("guesses", ()))
-    return tuple(f"{_MADE_UP}{g}" if g.startswith("'") and "': " in g else g for g in guesses)
+    return tuple(f"{_MADE_UP}{g}" if _OF_VALUES.match(g) else g for g in guesses)
 
 
 def _guessed(findings: Findings) -> tuple[str, ...]:

@@ -33,7 +33,6 @@ CASES = (
     ("funcnet_head_cancellation", "emulate:precision=bf16"),
     ("seizure_full_overflow", "emulate:precision=fp16"),
     ("silero_sequence_overflow", "emulate:precision=fp16"),
-    ("oskut_windows_cancellation", "emulate:precision=fp16"),  # codes that are fed as floats
     ("surface_neighbours", "int8"),  # rows of nearly nothing
     # static INT8 networks of convolutions, through the flow `quantization`
     ("page_orientation", "int8"),

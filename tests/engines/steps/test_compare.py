@@ -434,3 +434,18 @@ def test_of_a_vector_no_answer_is_said(shape: tuple[int, ...], said: str) -> Non
     ours, theirs = (np.asarray(v, np.float32).reshape(shape) for v in ([1, 2, 3, 0], [3, 2, 1, 0]))
     one = msgspec.structs.replace(score("probs", ours, theirs), answer=answer(ours, theirs))
     assert " ".join(say_answers((SampleResult("real:0", (one,)),), Criterion())) == said
+
+
+def test_notes_say_which_of_them_are_about_made_up_values(answers: Any, walk: Any) -> None:
+    """\"'input': integers from 1 to 25\" was read as being about the user's own."""
+    shape = "'x' was given the shape [1]: batch 1 (--input-shapes changes it)."
+    several = "'a', 'b' and 2 more: normally distributed values."
+    opened = answers.opening(LoadInputs(model="m"))
+    guessed = msgspec.structs.replace(opened, facts={**opened.facts, "guesses": [several, shape]})
+    ask = oracle(answers, answers.measured(("real:0", 0.5)))
+    done = walk(
+        "compare",
+        answers.context(Findings()),
+        lambda probe: guessed if isinstance(probe, LoadInputs) else ask(probe),
+    )
+    assert done.finish.findings.notes[:2] == (f"made-up values for {several}", shape)
