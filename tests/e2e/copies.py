@@ -113,10 +113,15 @@ def stand_by(fd: int) -> None:
 
 if __name__ == "__main__":
     import wizard.cli
+    from engines.known.table import read_table
+    from wizard.report.html import read_template
+    from wizard.session.naming import titles
 
     for _, name, _ in pkgutil.walk_packages(wizard.__path__, "wizard."):
         if not name.startswith("wizard.tui") and not name.endswith("__main__"):
             importlib.import_module(name)
+    for read in (read_template, read_table, titles):  # of our own files, and kept: whoever reports reads them
+        read()
     gc.freeze()
     stand_by(int(sys.argv[1]))
     sys.exit(wizard.cli.main())
