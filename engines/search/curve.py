@@ -34,7 +34,8 @@ def draw_curve(
     ]
     likely = [k for _, _, k in _front(rough)]
     step = max(1, len(likely) // POINTS)
-    found = {(), chosen, everything}
+    # Everything kept may take a long build of its own, where nothing needed it so far.
+    found = {(), chosen, *({everything} & sets.list_sets().keys())}
     for keep in dict.fromkeys((*likely[::step], *sorted(found, key=len))):
         m: Measurement = yield from sets.measure(keep, samples)
         if m.status == "ok":

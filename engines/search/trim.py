@@ -34,7 +34,8 @@ def leave_out_groups(items: Sequence[Item], test: Test[Item], pace: Pace | None 
     found, spared = 1.0, 1.0 + len(left) / RARE
     while left:
         rate = found / (found + spared)
-        size = max(1, min(len(left), round(math.log(2) / -math.log1p(-rate))))
+        # Where half of them are needed one by one is best; where all were, for long, the rate is 1 but for what fades.
+        size = 1 if rate > 0.5 else max(1, min(len(left), round(math.log(2) / -math.log1p(-rate))))
         if pace is not None:
             pace.left = count_groups(len(left), rate) + len(needed)
         verdict: Verdict = yield from test((*needed, *left[size:]))

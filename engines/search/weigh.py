@@ -49,12 +49,15 @@ class Weighed(msgspec.Struct, frozen=True):
         return self.load / math.sqrt(len(self.items))
 
 
-def weigh_groups(items: Sequence[int], load: Load, pace: Pace | None = None) -> Sub[tuple[tuple[Weighed, ...], bool]]:
-    """The items in groups, the heaviest items first; what would be kept is single, as far as one question for each item goes.
-    ``load``: what the group brings, 1 being all that is allowed. Items that lie together come together. And whether what they
-    bring adds up: where it does not, the groups are as wide as they were when that was seen."""
+def weigh_groups(
+    items: Sequence[int], load: Load, pace: Pace | None = None, most: int = 0
+) -> Sub[tuple[tuple[Weighed, ...], bool]]:
+    """The items in groups, the heaviest items first; what would be kept is single, as far as one question for each item goes, or
+    ``most`` questions, where it is not 0. ``load``: what the group brings, 1 being all that is allowed. Items that lie together
+    come together. And whether what they bring adds up: where it does not, the groups are as wide as they were when that was
+    seen."""
     size = max(1, -(-len(items) // GROUPS))
-    left = len(items)  # questions
+    left = min(len(items), most or len(items))  # questions
     found: list[Weighed] = []
     for at in range(0, len(items), size):
         group = tuple(items[at : at + size])

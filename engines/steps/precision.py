@@ -10,8 +10,9 @@ from engines.graph import ranges
 from engines.probe import HUGE
 from engines.search import works
 from engines.search.cost import Plan, Size, Work, count_rows
+from engines.search.fewest import PrecisionParams
 from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.keeping import PrecisionParams, keep_higher
+from engines.search.keeping import keep_higher
 from engines.search.kept import Kept, make_workaround, say_kept
 from engines.search.known import holds_accused
 from engines.search.looks import Looks, count_looks
@@ -150,7 +151,7 @@ def kept_json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="precision",
-    version=12,
+    version=13,
     summary="Find the smallest set of nodes to keep in FP32 so that every sample passes.",
     run=precision,
     outcome=PrecisionOutcome,

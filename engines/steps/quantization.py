@@ -28,8 +28,9 @@ from engines.graph.quantized import (
 from engines.probe import HUGE, Describe
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
+from engines.search.fewest import QUANTIZED, PrecisionParams
 from engines.search.inquiry import Inquiry, make_inquiry
-from engines.search.keeping import QUANTIZED, PrecisionParams, keep_higher
+from engines.search.keeping import keep_higher
 from engines.search.kept import Kept, make_workaround
 from engines.search.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, list_prefixes, name_scales, rank_layers
 from engines.search.settle import Saved

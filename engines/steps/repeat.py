@@ -14,11 +14,13 @@ from engines.findings import Findings
 from engines.graph.filekind import is_ir
 from engines.probe import HUGE, Measure, Measurement
 from engines.search import remedy, works
+from engines.search.cause import FAULTLESS
 from engines.search.cost import BROKEN, Plan, Size, Work
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.looks import Looks, builds_to_see, count_failed_runs, look_again
 from engines.search.statistics import binomial_interval, fails_always, looks_to_see, looks_to_settle, say_ruled_out
 from engines.search.switches import list_switches
+from engines.search.twin import ALIKE
 from engines.search.whole import list_feeds, probe_whole
 from engines.steps import intake
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
@@ -174,11 +176,13 @@ def _list_names(ask: Inquiry, found: remedy.Remedy) -> str:
 
 
 def _is_of_the_precision(findings: Findings, rule: Criterion) -> bool:
-    """Whether a faultless engine of this precision fails as well, and not by far less: so ``compare`` explains the failure."""
+    """Whether a faultless engine of this precision fails as well, and not by far less, as ``compare`` explains the failure; or is
+    off by about as much, if just within what is allowed."""
     emulated, signature = findings.emulated, findings.signature
     if emulated is None or signature is None or not signature.outputs:
         return False
-    return emulated > min(limit(rule, name) for name in signature.outputs) and emulated >= signature.error / 10
+    fails = emulated > min(limit(rule, name) for name in signature.outputs)
+    return emulated >= signature.error / (FAULTLESS if fails else ALIKE)
 
 
 def _outcome_without_failure(looks: int) -> RepeatOutcome:

@@ -20,8 +20,9 @@ from engines.search.beyond import Left, look_beyond
 from engines.search.control_flow import Fixed, fix_control_flow
 from engines.search.cost import Plan, Size, Work
 from engines.search.ddmin import ddmin
+from engines.search.fewest import PrecisionParams
 from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.keeping import PrecisionParams, keep_higher
+from engines.search.keeping import keep_higher
 from engines.search.kept import Kept, make_workaround, say_kept
 from engines.search.known import is_known, list_outside
 from engines.search.latency import TIMED, measure_latency
@@ -473,7 +474,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="workaround",
-    version=12,
+    version=13,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,

@@ -143,8 +143,9 @@ def run_here(folder: Path, version: str, home: Path, *words: str) -> Ran:
 def test_everything_in_fp32_is_asked_without_the_flag_and_not_layer_by_layer(
     walk: Walk, overflowing: tuple[str | Path, ...]
 ) -> None:
-    """Layer by layer TensorRT 10.6 refuses it where it has joined layers (basic_pitch), and then no set was searched."""
-    walked = walk("10.6.0", *overflowing)
+    """Layer by layer TensorRT 10.6 refuses it where it has joined layers (basic_pitch), and then no set was searched. Where a set
+    was seen to cure before, it is not asked."""
+    walked = walk("10.6.0", *overflowing, "--flow", "precision")
     nodes = len(onnx.load(overflowing[0]).graph.node)
     builds = [json.loads(line) for line in (walked.folder / "builds.jsonl").read_text().splitlines()]
     whole = [b for b in builds if b["nodes"] == nodes]
@@ -279,4 +280,4 @@ def test_texts_of_several_lengths_are_one_build_a_look(walk: Walk, texts: tuple[
     events = map(json.loads, (walked.folder / NAME).read_text().splitlines())
     probes = [e["probe"] for e in events if e["kind"] == "probe.started"]
     asked = [p for p in probes if p["op"] == "measure" and p["engine"].startswith("tensorrt")]
-    assert len(builds) == len(asked) > 1
+    assert 1 < len(builds) <= len(asked), "what was made near them is run on a build that stands"

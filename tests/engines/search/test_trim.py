@@ -141,3 +141,11 @@ def test_the_rest_of_a_search_is_foretold_within_a_factor_of_two(passed: float) 
         at = int(passed * len(told))
         near += 0.5 <= told[at] / (len(told) - at) <= 2
     assert near >= 0.8 * searches
+
+
+def test_a_long_list_all_of_which_is_needed_comes_to_its_end() -> None:
+    """What was seen so far fades, so that after some 360 that were needed nothing is left of the others."""
+    items = range(600)
+    found, _, asked = drive(leave_out_groups, items, lambda chosen: STILL if len(chosen) == len(items) else LESS)
+    assert found == tuple(items)
+    assert asked < 2 * len(items)

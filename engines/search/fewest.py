@@ -1,0 +1,551 @@
+"""The fewest nodes to keep in higher precision so that every sample that decides passes: from a start that does down to what is
+needed, and wider again where the set is wrong on what it was not made on."""
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from engines.asking import Note, Sub
+from engines.compare.criterion import Criterion, Verdict
+from engines.compare.judge import by_sample, judge_whole, use_up
+from engines.findings import Findings, Unseen
+from engines.graph.index import GraphIndex
+from engines.graph.quantized import find_layers
+from engines.probe import HUGE, Measurement
+from engines.search.curve import Curve
+from engines.search.inquiry import Inquiry
+from engines.search.kept import Kept, Knee
+from engines.search.ordered import is_ordered
+from engines.search.pace import Pace, halvings
+from engines.search.remedy import list_cured
+from engines.search.sets import KeptSets, NodeSet
+from engines.search.trim import leave_out_each, leave_out_groups
+from engines.search.unseen import (
+    Tried,
+    does_as_well,
+    list_failing,
+    restrict,
+    try_earlier,
+    try_unseen,
+)
+from engines.search.weigh import GROUPS, MOST, Weighed, count_kept, find_prefix, weigh_groups
+from engines.search.whole import list_feeds
+from engines.spec import unquantized
+
+# Samples that join a search at once, the worst: each is paid for in every build that follows, and what cures the worst mostly
+# cures the rest.
+JOINING = 3
+ON_THE_WAY = 64  # sets that passed on a part of the samples and are tried on all, before all nodes are told
+# How often a widened set is trimmed: what a trimmed one has lost of other samples joins, and it is trimmed anew from the start.
+TRIMS = 3
+# Probes after the last node was left out: other samples with the set and without it, the curve, the file. As a rule.
+AFTER = 8
+# The margin where kernels are timed and may be of another precision in the next build: what just passes here fails there. Chosen,
+# not measured.
+TIMED_ANEW = 2.0
+# And where the next build is the one that was measured, or of the same precision in each node. Of six sets of 32 files for
+# magika, with 1.3 and 1.6 the search took 16 and 12 s, with 2 up to 40, for 10 to 24 nodes, which were wrong on none to two of
+# 300 other files.
+STEADY = 1.5
+# And of layers left in float: the tolerance of INT8 is wide, each costs speed, and codes round alike in each build. Of the
+# demo's 46 layers 10 and 12 are kept in its two flows, 13 and 17 with 1.25.
+QUANTIZED = 1.05
+# What a sample that is asked alone is held to more strictly, and how much more each time that one is right alone and wrong among
+# others, where it rounds otherwise. Of 216 errors of magika's rows, near to what is allowed, nine in ten were 0.27 to 1.48 times
+# as large among others as alone, one in a hundred twice.
+ALONE = 1.05
+CLOSER = 1.25
+# Seconds that a run of all rows takes from which on that is done in place of asking about all of them: a search takes dozens.
+LONG = 0.1
+# Of the square of what is allowed that a search has at least, where everything kept is all but over it.
+ROOM = 0.01
+# Times the groups at first: with fewer builds left their halves would take all of them, and nothing would be left out.
+AFFORDED = 6
+# Where kernels are timed and an emulation told the order: nodes up to which each is tried without, which takes a build or two. Of
+# more they are looked through in groups, in so many builds at most, and no further: 367 left out 22 of basic_pitch's 85.
+EACH = 24
+IN_GROUPS = 60
+# Times the nodes that were foretold; where more are needed the order was none to go by, and they are looked through in groups.
+FAR_MORE = 2
+
+# Whether a set need be made no better now, as the search for culprits goes on and comes back.
+Enough: TypeAlias = Callable[[NodeSet], Sub[bool]]
+
+
+# The same search on an emulation of the precision, for one on the engine; None where that is no help.
+OpenDraft: TypeAlias = Callable[["Fewest"], Sub["Fewest | None"]]
+
+
+# Rings: the norm or attention around a culprit is within six nodes of it; beyond, what each node brings tells better. The budget
+# bounds time: at its end the smallest set so far is given, and said to be no minimum. Rounds add three samples each, so that two
+# dozen can join. Chosen, but for the budget (ResNet-50 under a tolerance that rounding breaks spends all of it) not measured.
+class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    rings: int = 6  # how far around the seeds nodes are tried before those of the whole model
+    budget: int = 400  # builds
+    rounds: int = 8  # how often samples that a set does not cure are added to the search
+    margin: float = 0.0  # tolerance over error that is aimed at; 0: 2 where kernels are timed, else 1.5
+    batches: int = 4  # how often other samples are made that the set is tried on; what fails joins the search
+
+
+class Best(msgspec.Struct, frozen=True):
+    """The best set so far, the samples that it was made on, and what it does on others."""
+
+    keep: NodeSet
+    seen: frozenset[str]
+    unseen: Unseen
+    tried: Tried
+
+
+class Fewest(KeptSets):
+    """The search for the fewest nodes. ``aim``: what samples are held to, the tolerance less the margin where that can be had;
+    ``working``: what is fed in it, the samples that sets were seen to fail on; ``batches``: what sets were tried on so far;
+    ``steady``: no kernels are timed, so that the next build is the one that was measured; ``long``: and all rows take long;
+    ``draft``: the same search on an emulation."""
+
+    def __init__(self, ask: Inquiry, params: PrecisionParams, everything: NodeSet) -> None:
+        super().__init__(ask)
+        self.pace = Pace(after=AFTER, more=True)  # more samples may join the search
+        self.params, self.everything = params, everything
+        self.everywhere = list_feeds(ask.findings)
+        self.steady = not ask.ctx.engine_info.gpus
+        self.draft: OpenDraft | None = None
+        self.long = False
+        self.aim = ask.criterion
+        self.working: tuple[str, ...] = ()
+        self.batches: tuple[Tried, ...] = ()
+        self.limit = params.budget  # builds; trimming has some of its own
+        self.weights: dict[int, float] = {}  # node -> the most that it was seen to bring, 1 being all that is allowed
+
+    def hold_to(self, whole: Measurement) -> None:
+        """What samples are held to: the tolerance less the margin, where everything kept (``whole``) has that."""
+        strict = tighten_criterion(self.ask.criterion, self.params.margin or self.find_margin())
+        self.aim = strict if judge_whole(whole, strict).passed else self.ask.criterion
+
+    def find(
+        self, tries: Sequence[NodeSet], seeds: NodeSet, held: frozenset[str], plain: Measurement, enough: Enough | None
+    ) -> Sub[tuple[Best | None, bool]]:
+        """The best set, None where none short of everything does, and whether making it better was put off. It is tried on what
+        was set apart (``held``) and on samples made near the session's; what it fails on there joins the search, and others are
+        made in its place, until it holds on these and on all that were made before, or the batches are through."""
+        start: NodeSet = ()
+        best: Best | None = None
+        for batch in range(self.params.batches):
+            keep: NodeSet = yield from self.smallest(tries, seeds, start)
+            if len(keep) == len(self.everything):
+                break
+            tried: Tried = yield from self.try_on_unseen(keep, held, plain, batch, best)
+            best = Best(keep, self.seen, tried.unseen, tried)
+            if not tried.failing or batch + 1 == self.params.batches or self.spent >= self.params.budget:
+                break
+            if not batch and enough is not None and (yield from enough(keep)):
+                return best, True
+            # What it fails on joins the search, the worst first; others take its place among the unseen.
+            fresh: tuple[str, ...] = yield from self.curable(tried)
+            if not fresh:
+                break
+            yield Note(
+                f"wrong on {len(tried.failing)} samples that it was not made on: {len(fresh)} of them join the search"
+            )
+            self.join(fresh)
+            joined = best.unseen.joined + len(fresh)
+            best = msgspec.structs.replace(best, unseen=msgspec.structs.replace(best.unseen, joined=joined))
+            start = keep
+        if best is None:
+            return None, False
+        # Where only everything cures what joined, the set before it stands, and what it does not cure counts as unseen.
+        self.seen = best.seen
+        return (yield from self.polish_best(best, seeds, held, plain)), False
+
+    def find_margin(self) -> float:
+        """The margin where none is given."""
+        if unquantized(self.ask.ctx.reference):
+            return QUANTIZED
+        return STEADY if self.steady or is_ordered(self.ask.ctx) else TIMED_ANEW
+
+    def fed(self, sample: str) -> str:
+        """What to feed for a sample that is scored."""
+        feed, _, row = sample.partition("/")
+        # What is made near a feed has its rows.
+        alone = any(s.rows for s in self.ask.findings.samples if s.id == feed or feed in self.near)
+        return sample if row and alone else feed
+
+    def all_seen(self) -> tuple[str, ...]:
+        """Every feed that holds a sample that decides."""
+        return (*self.everywhere, *(f for f in self.near if any(s.partition("/")[0] == f for s in self.seen)))
+
+    def list_telling(self) -> tuple[str, ...]:
+        """What a curve is drawn on: every given feed, and of what was made near them what a search has failed on, alone."""
+        given = set(self.everywhere)
+        return (*self.everywhere, *(s for s in self.list_alone() if s.partition("/")[0] not in given))
+
+    def join(self, samples: Iterable[str]) -> None:
+        """These decide, too, and are searched on."""
+        self.seen |= set(samples)
+        self.working = tuple(dict.fromkeys((*self.list_alone(), *map(self.fed, samples))))
+
+    def curable(self, tried: Tried) -> Sub[tuple[str, ...]]:
+        """Of the samples that fail, the few worst that keeping everything cures."""
+        worst_first = tried.failing[:JOINING]
+        feeds = tuple(dict.fromkeys(s.partition("/")[0] for s in worst_first))
+        self.near |= {f: b.near.inputs for b in self.batches for f in feeds if f in b.near.feeds}
+        # Kernels that are timed are others for a row alone; elsewhere the other rows would be run for nothing.
+        fed = tuple(dict.fromkeys(map(self.fed, worst_first))) if self.steady else feeds
+        m: Measurement = yield from self.measure(self.everything, fed)
+        if m.status != "ok":
+            return ()
+        over = set(list_failing(m, self.ask.criterion))
+        curable = tuple(s for s in worst_first if s not in over)
+        if not set(curable).isdisjoint(list_failing(m, self.aim)):
+            self.aim = self.ask.criterion  # a margin that not even everything has there: no set would do
+        return curable
+
+    def try_on_unseen(
+        self, keep: NodeSet, held: frozenset[str], plain: Measurement, batch: int, before: Best | None
+    ) -> Sub[Tried]:
+        """The set on what it was not made on, others in each ``batch``, and again on those of the batches before."""
+        given: Measurement = yield from self.measure(keep, self.everywhere)
+        joined = before.unseen.joined if before else 0
+        ask, question = self.ask, self.elsewhere(keep)
+        tried: Tried = yield from try_unseen(ask, question, given, held - self.seen, plain, batch, joined)
+        earlier, self.batches = self.batches, (*self.batches, tried)
+        return (yield from try_earlier(ask, question, earlier, tried))
+
+    def smallest(self, tries: Sequence[NodeSet], seeds: NodeSet, known: NodeSet) -> Sub[NodeSet]:
+        """The smallest set found that passes on all that is seen: seeds (the culprits, up to where their values fit again;
+        without any, what the reference takes beyond the storage type), grown until the samples ``working`` pass; then delta
+        debugging down, least likely nodes first. A sample that the set does not cure joins ``working``, and what cures it too is
+        looked for among the nodes that are not kept yet. ``known``: what was needed before, which stays."""
+        ask, params, everything = self.ask, self.params, self.everything
+        likely = tuple(reversed(tries[-1])) if tries else seeds
+        before = known
+        holding: NodeSet | None = None
+        alone = self.aim
+        start = everything
+        for _ in range(params.rounds):
+            # What joined may need what was left out for the others' sake; if not, then others than the culprits, which are among
+            # what was needed before as far as they are needed.
+            growing = [start] if before and not tries else _list_growing(ask.index, seeds, params.rings)
+            self.pace.left = -1
+            start = yield from self._find_start(tries, growing, before, alone)
+            known_to_do = tries or (seeds and start == tuple(sorted({*seeds, *before})))
+            smallest: NodeSet = yield from self._leave_out(start, before, likely, alone, by_weight=not known_to_do)
+            everywhere = self.all_seen()
+            final: Measurement = yield from self.measure(smallest, everywhere)
+            holds = judge_whole(self.judged(final), ask.criterion).passed
+            # A set that passes everywhere is kept; one with the margin everywhere ends the search.
+            tighter = holds and holding is not None
+            holding = smallest if holds else holding
+            if judge_whole(self.judged(final), self.aim).passed or tighter or self.spent >= params.budget:
+                break
+            # A sample that this set does not cure joins the search; the worst first, a few at a time.
+            failing = self.list_failing(final, self.aim)[:JOINING]
+            more = self._widen(self.working, failing, whole=holding is None and not self.long)
+            if more == self.working:
+                if holding is not None or not self.long:
+                    break
+                alone = tighten_criterion(alone, CLOSER)  # right alone, wrong among others
+            self.working = more
+            before = smallest if smallest != everything else before
+        if holding is None or holding == everything:
+            holding = yield from self._met_on_the_way()
+        return holding
+
+    def _find_start(
+        self, tries: Sequence[NodeSet], growing: Sequence[NodeSet], before: NodeSet, rule: Criterion
+    ) -> Sub[NodeSet]:
+        """The first set that passes on what is searched on, each with ``before``; everything where none does."""
+        # Around the seeds each takes a build, and an emulation says for none what brings the most.
+        sets = tries or (growing[:1] if self.draft else growing)
+        for keep in _list_starts(self.ask, self.everything, sets, before):
+            if (yield from self.passes(keep, rule, self.working)).passed:
+                return keep
+        return self.everything
+
+    def _leave_out(
+        self, start: NodeSet, before: NodeSet, likely: Sequence[int], rule: Criterion, *, by_weight: bool
+    ) -> Sub[NodeSet]:
+        """``start`` without what the samples of the search do not need by ``rule``; ``before`` stays. ``by_weight``: what brings
+        the least is found out first, and left out together."""
+        added = _likely_last(tuple(n for n in start if n not in set(before)), likely)
+
+        def needed(items: NodeSet) -> Sub[Verdict]:
+            return (yield from self._is_needed((*before, *items), rule, self.working))
+
+        # What the reference foretold is mostly needed, each node of it.
+        each = functools.partial(leave_out_each, once=True)  # all once more when nothing joins any more: ``polish``
+        leave_out = each if start == list_cured(self.ask.findings) else leave_out_groups
+        most = 0  # of those that are left the most that it is not worth to look at once more, before all is
+        if by_weight and len(added) > 2 * GROUPS and self.limit - self.spent > AFFORDED * GROUPS:
+            order, guess, adds_up = yield from self._order(tuple(sorted(added)), rule)
+
+            def does(length: int) -> Sub[bool]:
+                return (yield from needed(order[:length])).failed
+
+            enough, most = len(order), 0
+            if adds_up:
+                self.pace.left = halvings(len(order)) + guess
+                enough = yield from find_prefix(len(order), guess, does)
+                most = EACH if self.draft else FAR_MORE * guess + GROUPS
+            added = tuple(reversed(order[:enough]))
+        if len(added) > most:
+            limit, self.limit = self.limit, min(self.limit, self.spent + IN_GROUPS) if self.draft else self.limit
+            added = yield from leave_out(added, needed, self.pace)
+            self.limit = limit
+        self.pace.left = 0
+        return tuple(sorted({*before, *added}))
+
+    def _order(self, nodes: NodeSet, rule: Criterion) -> Sub[tuple[NodeSet, int, bool]]:
+        """As ``_weigh`` says, asked of the emulation where there is one that takes no build."""
+        there = (yield from self.draft(self)) if self.draft else None
+        if there is None:
+            return (yield from self._weigh(nodes, rule))
+        rule = tighten_criterion(there.ask.criterion, there.params.margin)
+        order, guess, _ = yield from there._weigh(nodes, rule, there.params.budget)
+        self.weights |= {n: max(w, self.weights.get(n, 0.0)) for n, w in there.weights.items()}
+        return order, guess, True
+
+    def _weigh(self, nodes: NodeSet, rule: Criterion, most: int = 0) -> Sub[tuple[NodeSet, int, bool]]:
+        """The nodes, those that bring the most first, how many of these have to be kept as far as that foretells it, and whether
+        it foretells anything. ``most``: questions, 0: as many as it takes."""
+        base: float = yield from self._use(self.everything, rule)
+        room = math.sqrt(max(ROOM, 1 - base**2))
+
+        def load(group: NodeSet) -> Sub[float]:
+            if self.spent >= self.limit:
+                return MOST
+            used: float = yield from self._use(tuple(sorted({*self.everything} - {*group})), rule)
+            return min(MOST, math.sqrt(max(0.0, used**2 - base**2)) / room)
+
+        groups: tuple[Weighed, ...]
+        groups, adds_up = yield from weigh_groups(nodes, load, self.pace, most)
+        each = [(n, g.each) for g in groups for n in g.items]
+        if adds_up:
+            self.weights |= {n: max(w, self.weights.get(n, 0.0)) for n, w in each}
+        return tuple(n for n, _ in each), count_kept([w for _, w in each]), adds_up
+
+    def _use(self, keep: NodeSet, rule: Criterion) -> Sub[float]:
+        """What part of what is allowed the worst sample of the search has with this set, at most ``MOST``: where one has as much
+        the others are not asked. What is fed with a row that is asked alone is left out: it takes many times as long."""
+        most = 0.0
+        for part in self.list_parts(self.list_alone()):
+            m: Measurement = yield from self.measure(keep, part)
+            if m.status != "ok" or m.assumed:
+                return MOST
+            rows = [r for run in self.judged(m).each_run for r in run]
+            most = max(most, *(use_up(s, rule) for r in rows for s in r.outputs), 0.0)
+            self.note_failing(map(self.fed, list_failing(restrict(m, {r.sample for r in rows}), rule)))
+            if most >= MOST:
+                return MOST
+        return most
+
+    def _is_needed(self, items: Iterable[int], criterion: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
+        """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing."""
+        if self.spent >= self.limit:
+            return Verdict("pass")
+        verdict: Verdict = yield from self.passes(tuple(sorted(items)), criterion, samples)
+        return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
+
+    def polish(self, keep: NodeSet, likely: Sequence[int], less: NodeSet = ()) -> Sub[NodeSet]:
+        """The set without each node that all that is seen can do without: what stood there for the sake of a margin that not
+        every sample can have, too. The set itself where nothing can go. ``less``: a part of it that was too little for some of
+        what is seen now.
+
+        Where too much went for a sample that was not searched on, that one joins, and of what went as little as it needs comes
+        back; what is right on all that is seen then is looked through once more."""
+        everywhere = self.all_seen()
+        criterion, alone = yield from self._hold_to(keep)
+        samples = self.list_alone()
+        back = less  # with what was left too little: this stays, and of the rest what is needed
+        for _ in range(2 * self.params.rounds):
+            stays, fed = back, samples
+
+            def needed(
+                items: NodeSet, stays: NodeSet = stays, fed: tuple[str, ...] = fed, rule: Criterion = alone
+            ) -> Sub[Verdict]:
+                return (yield from self._is_needed((*stays, *items), rule, fed))
+
+            open_to = _likely_last(tuple(n for n in keep if n not in set(stays)), likely)
+            # What brings the least first; but what was seen to be needed last, as that costs nothing unless something goes.
+            short = {n for n in open_to if self.is_short(tuple(k for k in keep if k != n), alone)}
+            order = sorted(open_to, key=lambda n: (n in short, self.weights.get(n, MOST)))
+            left: NodeSet = tuple(order)
+            if stays or self.spent >= self.params.budget:  # there was no time to look through what it is made of
+                left = yield from leave_out_groups(left, needed, self.pace)
+            if not stays:
+                left = yield from leave_out_each(left, needed, self.pace)
+            self.pace.left = 0
+            less = tuple(sorted((*stays, *left)))
+            final: Measurement = yield from self.measure(less, everywhere)
+            if judge_whole(self.judged(final), criterion).passed:
+                if not stays:
+                    return less
+                keep, back = less, ()
+                continue
+            more = self._widen(samples, self.list_failing(final, criterion)[:JOINING], whole=not self.long)
+            if more == samples:
+                # Right alone, wrong among others: as near to what is allowed as that, a row's rounding decides.
+                alone = tighten_criterion(alone, CLOSER)
+                if not self.long or not (yield from self.passes(keep, alone, samples)).passed:
+                    break
+            samples, back = more, less
+        return keep
+
+    def list_alone(self) -> tuple[str, ...]:
+        """What is searched on without what is fed with a row that is asked alone, too."""
+        fed = {s.partition("/")[0] for s in self.working if "/" in s}
+        return tuple(s for s in self.working if s not in fed)
+
+    def _widen(self, samples: tuple[str, ...], failing: Iterable[str], *, whole: bool = True) -> tuple[str, ...]:
+        """What is searched on with those that fail. Where they are searched on already, ``whole``: all that is fed with them, as
+        engines that time kernels build otherwise for other shapes, and a row that is cured alone need not be among the others;
+        never for the margin's sake."""
+        failing = tuple(failing)
+        more = tuple(dict.fromkeys((*samples, *map(self.fed, failing))))
+        if more != samples or not whole:
+            return more
+        return tuple(dict.fromkeys((*samples, *(s.partition("/")[0] for s in failing))))
+
+    def _hold_to(self, keep: NodeSet) -> Sub[tuple[Criterion, Criterion]]:
+        """What a set that is made of this one is held to on all that is seen, the aim or the tolerance itself, and what a sample
+        that is asked alone is held to, ``ALONE`` times stricter: the strictest that this set meets."""
+        m = self.judged((yield from self.measure(keep, self.all_seen())))
+        for all_of_it in (self.aim, self.ask.criterion):
+            if judge_whole(m, alone := tighten_criterion(all_of_it, ALONE)).passed:
+                return all_of_it, alone
+        return self.ask.criterion, self.ask.criterion
+
+    def polish_best(self, best: Best, likely: Sequence[int], held: frozenset[str], plain: Measurement) -> Sub[Best]:
+        """A set that was widened, without what it no longer needs, where that does as well on samples that neither was made on;
+        else the set itself. Where it has lost some, the samples that were made on the way decide, too, but for the last batch."""
+        self.limit = max(self.params.budget, self.spent + self.params.budget // 2)
+        less: NodeSet = ()
+        for trim in range(TRIMS):
+            if trim:
+                yield from self.let_decide(best, self.batches[:-1])
+            less = yield from self.polish(best.keep, likely, less)
+            if less == best.keep:
+                break
+            tried: Tried = yield from self.try_on_unseen(less, held, plain, self.params.batches + trim, best)
+            if does_as_well(tried.unseen, best.unseen):
+                return Best(less, self.seen, tried.unseen, tried)
+        self.seen = best.seen
+        return best if self.needs_each(best.keep) else (yield from self._leave_out_idle(best, held, plain))
+
+    def _leave_out_idle(self, best: Best, held: frozenset[str], plain: Measurement) -> Sub[Best]:
+        """A set that nothing smaller stood in for, without the nodes that the margin of each sample alone is the same without."""
+        fed: list[str] = []
+        for s in self.list_alone():
+            if (yield from self.passes(best.keep, self.aim, (s,))).passed:
+                fed.append(s)
+
+        def needed(items: NodeSet) -> Sub[Verdict]:
+            return (yield from self._is_needed(items, self.aim, tuple(fed)))
+
+        order = sorted(best.keep, key=lambda n: self.weights.get(n, MOST))
+        less = tuple(sorted((yield from leave_out_each(order, needed, self.pace)))) if fed else best.keep
+        if less == best.keep or not (yield from self.passes(less, self.ask.criterion, self.all_seen())).passed:
+            return best
+        tried = yield from self.try_on_unseen(less, held, plain, self.params.batches + TRIMS, best)
+        return Best(less, self.seen, tried.unseen, tried) if does_as_well(tried.unseen, best.unseen) else best
+
+    def let_decide(self, best: Best, batches: Iterable[Tried]) -> Sub[None]:
+        """The made samples that are determined and right with this set decide from now on. Those that it leaves less room than is
+        aimed at are searched on: a smaller set loses them first."""
+        for near, loose in ((made.near, made.loose) for made in batches if made.near.feeds):
+            self.near |= dict.fromkeys(near.feeds, near.inputs)
+            m: Measurement = yield from self.measure(best.keep, near.feeds)
+            if m.status != "ok":
+                continue
+            self.seen |= set(by_sample(m)) - loose - set(list_failing(m, self.ask.criterion))
+            tight = map(self.fed, self.list_failing(m, self.aim))
+            self.working = tuple(dict.fromkeys((*self.working, *tight)))
+
+    def _met_on_the_way(self) -> Sub[NodeSet]:
+        """The smallest set that passes on all that is seen, of those that passed on a part of it; everything where none does."""
+        passed = {k for k, m in self.list_sets().items() if judge_whole(self.judged(m), self.ask.criterion).passed}
+        for keep in sorted(passed - {()}, key=lambda k: (len(k), k))[:ON_THE_WAY]:
+            if (yield from self.passes(keep, self.ask.criterion, self.all_seen())).passed:
+                return keep
+        return self.everything
+
+    def needs_each(self, keep: NodeSet) -> bool:
+        """Whether each node of the set was seen to be needed, for the tolerance or for the margin that is aimed at."""
+        strict = (tighten_criterion(c, ALONE) for c in (self.ask.criterion, self.aim))
+        return any(self.misses_each(keep, rule) for rule in (self.ask.criterion, self.aim, *strict))
+
+    def result(
+        self, outcome: str, keep: NodeSet, m: Measurement, *, minimal: bool = False, unseen: Unseen | None = None,
+        curve: Curve = (),
+    ) -> Kept:  # fmt: skip
+        counted = self.judged(m)
+        seen = by_sample(counted)
+        good = len(seen) - len(list_failing(counted, self.ask.criterion))
+        reason = "" if m.status == "ok" else m.message
+        became = dict(m.facts.get("build", {}).get("kept", {}))
+        error = self.find_error(m) if seen else HUGE
+        bend = next(((k, p) for k, p in curve if p.knee), None)
+        knee = Knee(*bend, ok=self.count_right(bend[0])) if bend else None
+        return Kept(
+            outcome, keep, error, minimal, self.spent, good, len(seen), dict(m.artifacts), reason, became, unseen,
+            tuple(p for _, p in curve), knee,
+        )  # fmt: skip
+
+    def count_right(self, keep: NodeSet) -> int:
+        """Of the samples that decide and were asked about this set, those that are right."""
+        known = self.judged(self.list_sets()[keep])
+        return len(by_sample(known)) - len(list_failing(known, self.ask.criterion))
+
+
+def _list_starts(
+    ask: Inquiry, everything: tuple[int, ...], tries: Sequence[tuple[int, ...]], known: tuple[int, ...]
+) -> list[tuple[int, ...]]:
+    """The sets to begin with, of what can be kept, growing, each with what was needed so far. A pair stands for the layers
+    that it serves."""
+    can = set(everything)
+    serves: dict[int, set[int]] = {}
+    for layer in find_layers(ask.index) if len(can) < len(ask.index.nodes) else ():
+        for n in layer.around:
+            serves.setdefault(n, set()).add(layer.node)
+    sets = [{m for n in t for m in ({n} | serves.get(n, set())) & can} | set(known) for t in tries]
+    return [t for t in dict.fromkeys(tuple(sorted(s)) for s in sets) if 0 < len(t) < len(everything)]
+
+
+def list_hardest(findings: Findings) -> tuple[str, ...]:
+    """The samples that the culprits were found on: what cures them cures most; the others are verified, and join
+    when they fail."""
+    found = [*(c.case.sample for c in findings.culprits), findings.sample]
+    return tuple(dict.fromkeys(found))
+
+
+def tighten_criterion(criterion: Criterion, factor: float) -> Criterion:
+    """The criterion with every tolerance divided by ``factor`` (for the least SQNR: raised by that factor in dB)."""
+    if criterion.metric in ("sqnr_db", "psnr_db"):
+        return criterion
+    return msgspec.structs.replace(
+        criterion,
+        tolerance=criterion.tolerance / factor,
+        tolerances={k: v / factor for k, v in criterion.tolerances.items()},
+        atol=criterion.atol / factor,
+        rtol=criterion.rtol / factor,
+        atols={k: v / factor for k, v in criterion.atols.items()},
+        rtols={k: v / factor for k, v in criterion.rtols.items()},
+    )
+
+
+def _list_growing(index: GraphIndex, seeds: tuple[int, ...], rings: int) -> list[tuple[int, ...]]:
+    """Node sets to try before the whole model, growing: the seeds, and what is around them."""
+    nodes = set(seeds)
+    tries = [tuple(sorted(nodes))]
+    for _ in range(rings):
+        nodes = index.ring(nodes)
+    return [*tries, tuple(sorted(nodes))] if nodes else []
+
+
+def _likely_last(nodes: Sequence[int], likely: Sequence[int]) -> tuple[int, ...]:
+    """Delta debugging drops early items first: put the nodes least likely to be needed first. ``likely``: the likeliest
+    last."""
+    inside = set(nodes)
+    return (*(n for n in nodes if n not in set(likely)), *(n for n in likely if n in inside))
