@@ -128,6 +128,10 @@ class Inquiry(msgspec.Struct, frozen=True):
         """The same questions to another engine; as they are where none is named."""
         return msgspec.structs.replace(self, ctx=msgspec.structs.replace(self.ctx, engine=engine)) if engine else self
 
+    def knowing(self, findings: Findings) -> "Inquiry":
+        """The same questions with other findings, of the same failure."""
+        return msgspec.structs.replace(self, findings=findings)
+
     def whole(
         self,
         samples: tuple[str, ...],

@@ -67,7 +67,8 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     findings = yield from prepare_findings(ctx)
     # What cures the whole model was foretold, and layerwise was not asked.
     told = not findings.suspects and findings.workaround is not None
-    ordered = order_precision(ctx) if told and list_cured(findings) else ""
+    # Or they were seen to cure it, and who is to blame was seen in an emulation, where precision is an order.
+    ordered = order_precision(ctx) if list_cured(findings) else ""
     if not ordered:  # a node alone is soon built
         findings = yield from find_twin(ctx, findings)
     if not findings.suspects and not findings.spread and ctx.visit == 1 and not ctx.findings.samples:
@@ -79,7 +80,12 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     ask = msgspec.structs.replace(ask, frozen=ask.index.from_weights)
     reason = "the error is spread over many layers" if findings.spread else "layerwise named no node"
     accused = [(s, params.most_growth) for s in findings.suspects[: params.most_suspects]]
-    found = yield from _find_first(ask, accused, params, reason)
+    # The whole model is another one there, whose first build takes as long: a part is at most half of it.
+    part = msgspec.structs.replace(params, most_nodes=min(params.most_nodes, len(ask.index.nodes) // 2))
+    if ordered and accused:
+        found = yield from _find_first_alone(ask.of(ordered), accused, part, reason)
+    else:
+        found = yield from _find_first(ask, accused, params, reason)
     instead = ""
     if isinstance(found, str) and (accused or told) and ctx.can("keep"):
         # Where engines compute a node otherwise alone than among others, the accused may be the wrong one: what is beyond the
@@ -93,8 +99,6 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         other = yield from _find_first(ask, tries, params, found, surely=not told)
         if isinstance(other, str) and ordered:
             those = [(_suspect_place(ask, p), params.place_growth) for p in places[: params.most_places]]
-            # The whole model is another one there, whose first build takes as long: a part is at most half of it.
-            part = msgspec.structs.replace(params, most_nodes=min(params.most_nodes, len(ask.index.nodes) // 2))
             other = yield from _find_first_alone(ask.of(ordered), those, part, other)
         if not isinstance(other, str):
             alone = "" if told else "; what layerwise accused is right alone"
@@ -239,7 +243,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="extract",
-    version=6,
+    version=7,
     summary="Cut out the node that adds the error, feed it reference values, and see whether it fails alone.",
     run=extract,
     outcome=ExtractOutcome,

@@ -15,17 +15,20 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare import judge
 from engines.compare.criterion import Verdict
-from engines.compare.judge import LARGE, SHARE, badness, judge_whole, limit, over
+from engines.compare.judge import LARGE, SHARE, badness, by_sample, judge_whole, limit, over
 from engines.compare.say import say_amount, wrong_by
-from engines.findings import Suspect
+from engines.findings import Suspect, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Candidate, Measurement, Score
-from engines.search import works
+from engines.search import remedy, works
 from engines.search.cost import Plan, Size, Work
+from engines.search.draft import draft_for_given
+from engines.search.emulation import find_emulation
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.twin import asking_twin, find_twin
 from engines.search.watchable import UNWATCHED, pack_batches, split_markable
+from engines.search.whole import list_feeds
 from engines.spec import parse
 from engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec, Told, capability, comparison
 from engines.steps.prepare import prepare_findings
@@ -54,6 +57,8 @@ SOME = 1 / (4 * PARTS)  # a quarter of an equal part: below it a part is as good
 EFFECTS = 20
 FEW = 4
 DESCRIBED = 3.0  # times that reading a model's graph, with the shapes of a run, takes what a small reading does
+# Questions to an emulation that a look at every layer asks, each as dear as a run of the whole model at most.
+QUESTIONS = 50
 WIDTH = 60  # values of a profile: one for each column of a terminal of 80, beside its axis
 
 
@@ -74,6 +79,7 @@ class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     largest_part: float | None = None  # where it is spread: the largest share of it that an eighth of the model makes
     harmless: int = 0  # bad tensors whose error reaches no output
     left: int = 0  # suspects that were not asked about in every way, as the step was ended
+    emulated: str = ""  # the emulation that was looked into in place of the engine
     groups: int = 0  # layers of the built engine that stand for several nodes, where it tells
     group: str = ""  # what it computes together with the culprit
     profile: str = ""  # error by depth, log10, as a sparkline-ready comma list
@@ -137,50 +143,50 @@ class _Watched(msgspec.Struct):
     hidden: bool = False  # watched in another way, some of it did not show
 
 
+class _Look(msgspec.Struct):
+    """What a look at every layer found. ``ask``: of the engine that was looked into; ``shares``: see ``_measure_shares``."""
+
+    ask: Inquiry
+    seen: _Watched
+    rows: dict[int, TensorRow] = {}
+    suspects: tuple[Suspect, ...] = ()
+    harmless: int = 0
+    left: int = 0
+    shares: tuple[float, ...] = ()
+
+    @property
+    def observer(self) -> Literal["reproduces", "improves", "cannot-run"]:
+        return "reproduces" if self.seen.failing else "improves" if self.seen.ran else "cannot-run"
+
+    @property
+    def spread(self) -> bool:
+        return _is_spread(self.shares)
+
+
 def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     params = msgspec.convert(dict(ctx.params), LayerwiseParams)
     findings = yield from prepare_findings(ctx)
-    findings = yield from find_twin(ctx, findings)
-    ask: Inquiry = yield from open_inquiry(ctx, findings)
-    given, ask = ask, asking_twin(ask)
-    seen: _Watched = yield from _watch_tensors(ask, params)
-    if findings.twin and not seen.failing:
-        # The twin's kernels are others: watching may cure these and not the engine's own.
-        ask = given
-        seen = yield from _watch_tensors(ask, params)
-    observer = "reproduces" if seen.failing else ("improves" if seen.ran else "cannot-run")
-    rows = {t: _make_row(ask, t, s) for t, s in seen.inherited.items()}
-    suspects: tuple[Suspect, ...] = ()
-    harmless = left = 0
-    if observer == "reproduces":
-        added = yield from _measure_added(ask, params, seen)
-        for t, (stored, exact) in added.items():
-            row = rows.get(t) or _make_row(ask, t, None)
-            own, exactly = badness(stored, ask.criterion), _badness_or_none(exact, ask)
-            rows[t] = msgspec.structs.replace(row, added=own, added_exact=exactly)
-        suspects, verdicts, left = yield from _accuse(ask, params, seen, added)
-        harmless = sum(reason == "harmless" for reason in verdicts.values())
-        for node, reason in verdicts.items():
-            for t in ask.index.nodes[node].outputs:
-                if t in rows:
-                    rows[t] = msgspec.structs.replace(rows[t], harmless=reason == "harmless")
-        for s in suspects:
-            rows[s.tensor] = msgspec.structs.replace(rows[s.tensor], effect=s.effect)
-    shares = (yield from _measure_shares(ask, suspects)) if observer == "reproduces" and not left else ()
-    spread = _is_spread(shares)
-    if spread:
-        suspects = ()  # each of them is one of many alike
-    for t in _first_nonfinite(ask.index, seen.inherited):
-        rows[t] = msgspec.structs.replace(rows[t], first_nonfinite=True)
-    groups = (yield from _read_groups(ask)) if suspects else ()
+    given: Inquiry = yield from open_inquiry(ctx, findings)
+    look, cure = yield from _look_at_emulation(given, params)
+    if look is None:
+        findings = yield from find_twin(ctx, findings)
+        given = given.knowing(findings)
+        look = yield from _look(asking_twin(given), params)
+        if findings.twin and not look.seen.failing:
+            # The twin's kernels are others: watching may cure these and not the engine's own.
+            look = yield from _look(given, params)
+    ask, seen, rows = look.ask, look.seen, look.rows
+    suspects = () if look.spread else look.suspects  # each of them is one of many alike
+    groups = (yield from _read_groups(given)) if suspects and cure is None else ()
     joined = {name: group for group in groups for name in group.nodes}
     layer_of = {name: group.layer for name, group in joined.items()}
     table = [msgspec.structs.replace(rows[t], group=layer_of.get(rows[t].node, "")) for t in sorted(rows)]
     bad = [r for r in table if r.error is not None and r.error > limit(ask.criterion, r.name)]
     first_bad = bad[0] if bad else None
     top = suspects[0] if suspects else None
+    largest = max(look.shares) if look.spread else None
     outcome = LayerwiseOutcome(
-        observer=observer,  # type: ignore[arg-type]
+        observer=look.observer,
         tensors=len(seen.inherited),
         bad=len(bad),
         skipped=len(seen.skipped),
@@ -191,24 +197,107 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
         inherited=top.inherited if top else None,
         added=top.added if top else None,
         effect=top.effect if top else None,
-        spread=spread,
-        largest_part=max(shares) if spread else None,
-        harmless=harmless,
-        left=left,
+        spread=look.spread,
+        largest_part=largest,
+        harmless=look.harmless,
+        left=look.left,
+        emulated=ask.ctx.engine if cure else "",
         profile=profile_by_depth([r.error for r in table if r.error is not None]),
         groups=len(groups),
         group=_say_joined(ask, top, joined),
         reason=seen.reason,
-        message=_message(observer, top, max(shares) if spread else None, ask, table, seen)
+        message=_message(look.observer, top, largest, ask, table, seen)
         + _say_watched(seen)
-        + _say_left(left)
+        + (cure.said if cure else "")
+        + _say_left(look.left)
         + say_left_out(ask.index, len(seen.skipped)),
     )
     return Finish(
         outcome,
-        msgspec.structs.replace(findings, suspects=suspects, spread=spread, hidden=observer == "improves", case=None),
+        msgspec.structs.replace(
+            findings,
+            suspects=suspects,
+            spread=look.spread,
+            hidden=look.observer == "improves",
+            case=None,
+            workaround=cure.workaround if cure else findings.workaround,
+        ),
         tables={"tensors": table, "groups": groups} if groups else {"tensors": table},
     )
+
+
+def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
+    """Every tensor watched, and where the failure is still there the nodes whose own error reaches the outputs."""
+    seen: _Watched = yield from _watch_tensors(ask, params)
+    rows = {t: _make_row(ask, t, s) for t, s in seen.inherited.items()}
+    look = _Look(ask, seen, rows)
+    if look.observer == "reproduces":
+        added = yield from _measure_added(ask, params, seen)
+        for t, (stored, exact) in added.items():
+            row = rows.get(t) or _make_row(ask, t, None)
+            own, exactly = badness(stored, ask.criterion), _badness_or_none(exact, ask)
+            rows[t] = msgspec.structs.replace(row, added=own, added_exact=exactly)
+        look.suspects, verdicts, look.left = yield from _accuse(ask, params, seen, added)
+        look.harmless = sum(reason == "harmless" for reason in verdicts.values())
+        for node, reason in verdicts.items():
+            for t in ask.index.nodes[node].outputs:
+                if t in rows:
+                    rows[t] = msgspec.structs.replace(rows[t], harmless=reason == "harmless")
+        for s in look.suspects:
+            rows[s.tensor] = msgspec.structs.replace(rows[s.tensor], effect=s.effect)
+        look.shares = () if look.left else (yield from _measure_shares(ask, look.suspects))
+    for t in _first_nonfinite(ask.index, seen.inherited):
+        rows[t] = msgspec.structs.replace(rows[t], first_nonfinite=True)
+    return look
+
+
+class _Cure(msgspec.Struct, frozen=True):
+    """That what the emulation accuses is at fault on the engine itself. ``said``: in a sentence, with a space in front."""
+
+    said: str
+    workaround: Workaround
+
+
+def _look_at_emulation(given: Inquiry, params: LayerwiseParams) -> Sub[tuple[_Look | None, _Cure | None]]:
+    """A look at the emulation of the precision in place of an engine whose builds are dear, where the engine bears it out: it is
+    right on every sample with the nodes in FP32 that are accused there, or that the emulation needs. Else None: the engine is
+    looked into.
+
+    Watched, TensorRT builds anew, which took 220 s for basic_pitch (B 72 s) and 354 s for PaddleOCR's recognition (B 439 s),
+    whose failure then was gone; the emulation takes seconds, and the engine's word is a build or two."""
+    spec = find_emulation(given)
+    if not spec or not given.findings.dear:
+        return None, None
+    there = given.of(spec)
+    plain = yield from asked(there.plain((given.findings.sample,)))
+    if plain.status != "ok" or (plain.build_seconds + plain.run_seconds) * QUESTIONS > given.findings.dear:
+        return None, None
+    look: _Look = yield from _look(there, params)
+    if not (look.suspects or look.spread):
+        return None, None
+    accused = () if look.spread else ranges.decode(look.suspects[0].nodes)
+    close = tuple(sorted({*accused, *_producers(given.index, accused)}))
+    cure: _Cure | None = yield from _try_on_engine(given, close)
+    if cure is None:
+        drafted: tuple[int, ...] = yield from draft_for_given(given, spec, accused)
+        cure = yield from _try_on_engine(given, drafted)
+    return (look, cure) if cure else (None, None)
+
+
+def _try_on_engine(given: Inquiry, keep: tuple[int, ...]) -> Sub[_Cure | None]:
+    """What to say where the engine is right on every sample with these nodes in FP32; None where it is not, or there are none."""
+    if not keep:
+        return None
+    yield Note(f"is the engine right with {len(keep)} of {len(given.index.nodes)} nodes in FP32?")
+    m = yield from asked(given.kept(list_feeds(given.findings), keep, save="workaround"))
+    if not judge_whole(m, given.criterion).passed:
+        return None
+    samples, error = len(by_sample(m)), judge.worst(m.results, given.criterion)[2]
+    said = (
+        f" That was seen in an emulation of {given.criterion.precision.upper()}, as a look into the engine takes a build. With "
+        f"{len(keep)} nodes in FP32 the engine itself is right on {samples} of {samples} samples."
+    )
+    return _Cure(said, remedy.keep_as_workaround(given, keep, samples, error))
 
 
 def profile_by_depth(errors: Sequence[float]) -> str:
@@ -672,7 +761,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="layerwise",
-    version=4,
+    version=5,
     summary="Run the model with every tensor readable, and find the node whose own error reaches the outputs.",
     run=layerwise,
     outcome=LayerwiseOutcome,
@@ -683,7 +772,7 @@ SPEC = StepSpec(
         capability("mark"),
         comparison("An external check judges whole candidates and cannot watch single tensors; go on to reduce."),
     ),
-    sets=("suspects", "spread", "hidden", "case"),
+    sets=("suspects", "spread", "hidden", "case", "workaround"),
     labels={
         "observer": "when we look at every layer",
         "tensors": "tensors compared",
@@ -693,6 +782,7 @@ SPEC = StepSpec(
         "culprit_op": "operator",
         "first_bad": "first tensor over tolerance",
         "first_nonfinite": "first NaN or infinity",
+        "emulated": "looked into in its place",
         "groups": "layers of several nodes",
         "group": "computed together with it",
         "spread": "spread over many layers",

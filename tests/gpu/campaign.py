@@ -648,6 +648,11 @@ def cases(folder: Path, at: Path, magika: tuple[Path, Path] | None, real: Path |
         long[1:1] = [
             Case("magika-weak", "magika, weakly typed FP16", flow(*magika, weak, seconds=1000)),
             Case("magika-strong", "magika, strongly typed FP16", flow(*magika, strong, seconds=800)),
+            Case(
+                "magika-strong-4",
+                "the same, four probes at a time on the GPU",
+                flow(*magika, strong, "--jobs", "4", seconds=800),
+            ),
         ]
     for name in PLANTED if real else ():
         model, inputs = real / f"{name}.onnx", real / f"{name}_in.npz"

@@ -1,0 +1,180 @@
+"""An emulation of the precision asked in place of an engine that times kernels: for a draft of the set to keep, and for a look at
+every layer. The engine has the last word."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.graph import ranges
+from engines.probe import Measure, Measurement
+from engines.search.draft import MOST
+
+from .conftest import Walk, walk
+from .simulated import Simulated, graph, random_graph
+
+seeds = st.integers(0, 2**16)
+CHAIN = [() if i == 0 else (i - 1,) for i in range(40)]
+# Each adds too little to be seen by itself and too much for all of them: rounding.
+ROUNDING = {4: 0.02, 11: 0.015, 12: 0.02, 25: 0.03, 31: 0.012}
+SLOW = 5.0
+
+
+class Timed(Simulated, kw_only=True):
+    """Each question to it takes a build of seconds; beside it an emulation, in which nodes add what ``emulated`` says."""
+
+    emulated: Mapping[str, Mapping[int, float]] = {}
+    takes: float = 0.01
+
+    def findings(self) -> Any:
+        return msgspec.structs.replace(super().findings(), emulated=0.05, dear=100.0)
+
+    def context(self, **rest: Any) -> Any:
+        info = super().context().engine_info
+        return super().context(engine_info=msgspec.structs.replace(info, gpus=1), **rest)
+
+    def _answer(self, probe: Measure, question: str) -> Measurement:
+        if probe.engine.startswith("emulate:"):
+            there = Simulated(
+                index=self.index, added=self.emulated, made=self.made, asked={}, hiding={}, rare=self.rare
+            )
+            return msgspec.structs.replace(there(probe), build_seconds=self.takes)
+        return msgspec.structs.replace(super()._answer(probe, question), build_seconds=SLOW)
+
+
+def timed(emulated: Mapping[int, float] | None = None, **rest: Any) -> Timed:
+    added = {f"real:{i}": ROUNDING for i in range(4)}
+    there = added if emulated is None else dict.fromkeys(added, emulated)
+    return Timed(index=graph(CHAIN), added=added, emulated=there, made={}, asked={}, hiding={}, **rest)
+
+
+def sets_built(done: Walk) -> set[str]:
+    return {p.keep for p in done.probes if isinstance(p, Measure) and p.engine == "e"}
+
+
+def kept(done: Walk) -> set[int]:
+    return set(ranges.decode(done.finish.findings.workaround.keep))
+
+
+# -- the set to keep
+
+
+def test_the_engine_is_asked_about_a_set_that_was_drafted_and_about_little_else() -> None:
+    without = walk("precision", timed(takes=SLOW).context(), timed(takes=SLOW))
+    engine = timed()
+    done = walk("precision", engine.context(), engine)
+    assert kept(done) == kept(without), "the same set"
+    assert done.finish.outcome.holds
+    assert done.finish.outcome.minimal, "each of its nodes was left out once, on the engine"
+    assert len(sets_built(done)) < len(sets_built(without)) / 2
+
+
+def test_an_emulation_as_slow_as_the_engine_is_asked_once() -> None:
+    engine = timed(takes=SLOW)
+    done = walk("precision", engine.context(), engine)
+    assert sum(isinstance(p, Measure) and p.engine.startswith("emulate:") for p in done.probes) == 1
+
+
+def test_what_the_emulation_gets_wrong_is_found_on_the_engine() -> None:
+    """The engine is right at one node that the emulation accuses, and wrong at one that it does not know of."""
+    engine = timed({**{n: e for n, e in ROUNDING.items() if n != 25}, 18: 0.05})
+    done = walk("precision", engine.context(), engine)
+    assert done.finish.outcome.holds
+    assert 25 in kept(done)
+    assert 18 not in kept(done), "each that is kept was needed on the engine"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(4, 24), seeds)
+def test_whatever_the_emulation_says_what_is_kept_is_right_on_the_engine(n: int, seed: int) -> None:
+    rng = random.Random(seed)
+    index = random_graph(n, rng)
+
+    def some() -> dict[int, float]:
+        return {rng.randrange(n): rng.choice((0.005, 0.05, 0.5)) for _ in range(3)}
+
+    added = {f"real:{i}": some() for i in range(3)}
+    engine = Timed(
+        index=index, added=added, emulated={s: some() for s in added}, made={}, asked={}, hiding={}, rare=some()
+    )
+    if engine.findings().signature is None:
+        return
+    outcome = walk("precision", engine.context(), engine).finish.outcome
+    assert outcome.outcome in ("found", "whole")
+    assert outcome.outcome == "whole" or outcome.samples_ok == outcome.samples
+
+
+def test_the_emulation_is_asked_so_much_and_no_more_and_only_of_what_the_engine_has_failed_on() -> None:
+    many = dict.fromkeys(range(400), 0.004)
+    added = {f"real:{i}": many for i in range(3)}
+    index = graph([() if i == 0 else (i - 1,) for i in range(400)])
+    engine = Timed(index=index, added=added, emulated=added, made={}, asked={}, hiding={})
+    done = walk("precision", engine.context(), engine)
+    asked = [p for p in done.probes if isinstance(p, Measure) and p.engine.startswith("emulate:")]
+    assert 0 < len({p.keep for p in asked}) <= MOST + 2
+    failed = {s for p in done.probes if isinstance(p, Measure) and p.engine == "e" for s in p.samples}
+    assert {s for p in asked for s in p.samples} <= failed
+    assert done.finish.outcome.samples_ok == done.finish.outcome.samples
+
+
+# -- a look at every layer
+
+
+def single(engine_adds: Mapping[int, float], emulation_adds: Mapping[int, float]) -> Timed:
+    return Timed(
+        index=graph(CHAIN),
+        added={"real:0": engine_adds},
+        emulated={"real:0": emulation_adds},
+        made={},
+        asked={},
+        hiding={},
+    )
+
+
+def looks_into_the_engine(done: Walk) -> int:
+    return sum(isinstance(p, Measure) and p.engine == "e" and bool(p.marks) for p in done.probes)
+
+
+def test_the_emulation_is_looked_into_where_the_engine_bears_it_out() -> None:
+    engine = single({17: 0.5}, {17: 0.4})
+    done = walk("layerwise", engine.context(), engine)
+    outcome = done.finish.outcome
+    assert (outcome.culprit, outcome.observer, outcome.emulated) == ("n17", "reproduces", "emulate:precision=fp16")
+    assert looks_into_the_engine(done) == 0
+    assert len(sets_built(done)) == 1, "with what is accused in FP32, once"
+    assert "in an emulation of FP16" in outcome.message
+    assert "right on 1 of 1 samples" in outcome.message
+    assert {16, 17} == set(ranges.decode(done.finish.findings.workaround.keep))
+
+
+def test_what_only_the_emulation_gets_wrong_is_not_accused() -> None:
+    engine = single({17: 0.5}, {8: 0.4})
+    done = walk("layerwise", engine.context(), engine)
+    assert (done.finish.outcome.culprit, done.finish.outcome.emulated) == ("n17", "")
+    assert looks_into_the_engine(done) > 0
+    assert done.finish.findings.workaround is None
+
+
+def test_an_error_that_many_nodes_add_to_is_spread_in_the_emulation_too() -> None:
+    engine = single(dict.fromkeys(range(40), 0.004), dict.fromkeys(range(40), 0.005))
+    done = walk("layerwise", engine.context(), engine)
+    assert done.finish.outcome.spread
+    assert done.finish.outcome.emulated
+    assert looks_into_the_engine(done) == 0
+    assert len(kept_or_none(done)) > 0
+
+
+def kept_or_none(done: Walk) -> set[int]:
+    cure = done.finish.findings.workaround
+    return set(ranges.decode(cure.keep)) if cure else set()
+
+
+def test_an_engine_that_builds_quickly_is_looked_into_itself() -> None:
+    engine = single({17: 0.5}, {17: 0.4})
+    cheap = msgspec.structs.replace(engine.findings(), dear=0.0)
+    done = walk("layerwise", engine.context(findings=cheap), engine)
+    assert (done.finish.outcome.culprit, done.finish.outcome.emulated) == ("n17", "")
+    assert looks_into_the_engine(done) > 0
