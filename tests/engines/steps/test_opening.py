@@ -133,7 +133,7 @@ def test_a_guess_that_the_model_cannot_take_is_replaced_by_plain_values(opened: 
     s = opened(made)
     assert s.step("compare").finish.outcome.verdict == "passes"
     assert any(n.startswith("The model does not run on the values that were guessed") for n in s.findings.notes)
-    assert "'length': 0 or 1, as nothing was guessed of it." in s.findings.notes
+    assert "made-up values for 'length': 0 or 1, as nothing was guessed of it." in s.findings.notes
 
 
 def sequence_model() -> onnx.ModelProto:
