@@ -90,7 +90,7 @@ def _search(
     search.seen = frozenset(by_sample(plain)) - held
     search.hold_to(sound)
     search.working = list_hardest(ask.findings)
-    if (emulation := find_emulation(ask)) and len(everything) == len(ask.index.nodes):
+    if (emulation := find_emulation(ask.ctx, ask.findings)) and len(everything) == len(ask.index.nodes):
         search.draft, tries = Draft(search, emulation, sound.build_seconds).open, ()
     best, put_off = yield from search.find(tries, seeds, held, plain, enough)
     curve: Curve

@@ -10,6 +10,8 @@ from engines.graph import ranges
 from engines.probe import HUGE
 from engines.search import works
 from engines.search.cost import Plan, Size, Work, count_rows
+from engines.search.draft import MOST
+from engines.search.emulation import find_emulation
 from engines.search.fewest import PrecisionParams
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.keeping import keep_higher
@@ -29,6 +31,8 @@ USUAL, FEW, MANY, ANEW = 70, 10, 300, 0.4
 # Of what the few looks at the whole model took by then, what one in a long search takes: 0.15 to 0.8 on seven models, 1 to 4 on
 # five where more samples joined the search. Where stretches of the model are kept, each emulates that much less: 0.2 to 0.5.
 SETTLED_IN, HALVED = 0.8, 0.5
+# Questions to an emulation for the order of nodes: 28 to 108 came.
+DRAFTED = 60
 # Where kernels are timed, which they are anew for each set: seconds beside that, and 0.2 to 2.5 times that came on four models.
 TIMED_ANEW, TIMED_SPAN = 0.5, (0.25, 3.0)
 
@@ -119,6 +123,7 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
     search = Work("whole", min(budget, wanted), fed, ahead=True, times=times)
     if ctx.engine_info.gpus:
         search = msgspec.structs.replace(search, times=1.0, more=TIMED_ANEW, span=TIMED_SPAN)
+    drafted = works.between(Work("other", DRAFTED, fed), 0, 2 * MOST) if find_emulation(ctx, findings) else None
     # A small budget is spent twice, where sets are tried on several samples.
     search = works.between(search, 0 if again else FEW, min(2 * budget, MANY))
     # The result on samples that it was not made on, with it and without it, and as a file on both.
@@ -128,6 +133,7 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
         *works.before(ctx, size),
         Work("read"),
         works.on_all(ctx, probes=2, real=True),
+        *((drafted,) if drafted else ()),
         search,
         *works.timed(ctx),
         *after,
