@@ -54,8 +54,12 @@ def _keyed(text: str) -> str:
 
 
 def recorded(text: str) -> bool:
-    """Whether the engine of this spec gives what was recorded and computes nothing; False of one that is not known here."""
-    declared = discovery.find(parse(text).name)
+    """Whether the engine of this spec gives what was recorded and computes nothing; False of one that is not known here, and of a
+    text that is no spec, as a journal of somebody else may hold."""
+    try:
+        declared = discovery.find(parse(text).name)
+    except ValueError:
+        return False
     return declared is not None and declared.recorded
 
 

@@ -218,7 +218,17 @@ def foreign(name: str) -> list:
     )
     return [
         SessionOpened(id=name),
-        StepStarted(run=1, node=name, visit=1, step=name, step_version=1, engine=name, reference=name),
+        StepStarted(
+            run=1,
+            node=name,
+            visit=1,
+            step=name,
+            step_version=1,
+            engine=name,
+            engine_info={"device": name},
+            reference=name,
+            reference_info={"version": name},
+        ),
         ProbeStarted(key="d", run=1, probe=asked),
         ProbeFinished(
             key="d", run=1, measurement=Measurement(results=(SampleResult(name, (Score(name, rel_l2=0.4),)),))
