@@ -19,6 +19,8 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
     outputs: tuple[str, ...] = ()
     own: float | None = None  # None: nothing was compared (a crash, a refusal, an external check)
     effect: float | None = None
+    own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all: see ``Verdict``
+    effect_places: tuple[int, int] = (0, 0)
     feed: str = "stored"
     needs_higher_inputs: bool = False  # passes fed exactly, fails fed as stored
     good: Candidate | None = None  # the largest passing neighbour
@@ -59,6 +61,8 @@ class Suspect(msgspec.Struct, frozen=True, omit_defaults=True):
     added: float = 0.0
     added_exact: float | None = None
     nonfinite: bool = False
+    own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all: see ``Verdict``
+    effect_places: tuple[int, int] = (0, 0)
 
 
 class Unseen(msgspec.Struct, frozen=True, omit_defaults=True):

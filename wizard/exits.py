@@ -20,12 +20,14 @@ STOPPED: Final = 130
 BY_VERDICT: Final[dict[str, int]] = {
     "minimal-case": FOUND,
     "worked-around": FOUND,
+    "build-failure": FOUND,
     "not-reproduced": NOT_REPRODUCED,
     "input-sensitive": INPUT_SENSITIVE,
     "fixed-by-sanitizing": FIXED_BY_SANITIZING,
     "reference-suspect": REFERENCE_SUSPECT,
     "export-at-fault": EXPORT_AT_FAULT,
     "not-determined": NOT_DETERMINED,
+    "refused": MISSING,
     "unresolved": UNRESOLVED,
 }
 

@@ -70,6 +70,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     tolerance: float = 0.0
     failures: int = 1
     looks: int = 1
+    places: tuple[int, int] = (0, 0)  # of the worst output, where it is whole numbers: those that are wrong, and all
     refusal: tuple[str, ...] = ()  # of a model that is refused: the words that say why (``engines.compare.refusal``)
 
     @property
@@ -87,13 +88,16 @@ Reason = Literal[
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """One of three answers. ``own``: badness of the candidate's own outputs; ``effect``: badness on the model's
-    outputs O when the candidate's engine values are transplanted into the reference run; None where not measured."""
+    outputs O when the candidate's engine values are transplanted into the reference run; None where not measured. ``*_places``:
+    where the worst of these outputs is right or wrong as a whole, how many of its values are wrong, and of how many."""
 
     kind: Literal["pass", "fail", "unresolved"]
     reason: Reason = ""
     own: float | None = None
     effect: float | None = None
     detail: str = ""
+    own_places: tuple[int, int] = (0, 0)
+    effect_places: tuple[int, int] = (0, 0)
 
     @property
     def failed(self) -> bool:

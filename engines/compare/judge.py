@@ -20,7 +20,7 @@ under every metric.
 
 import math
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -59,6 +59,15 @@ def badness(score: Score, criterion: Criterion) -> float:
     if metric == "sqnr_db":
         return min(HUGE, _ratio(score.sqnr_db))
     return min(HUGE, float(getattr(score, metric)))
+
+
+def places(score: Score, criterion: Criterion) -> tuple[int, int]:
+    """How many values of a tensor are wrong, and of how many, where it is right or wrong as a whole: whole numbers, truth values
+    and texts, by a share. (0, 0) of any other."""
+    if criterion.metric != "rel_l2" or not score.exact or score.problem or score.equal:
+        return 0, 0
+    size = math.prod(score.shape)
+    return round(score.mismatched * size), size
 
 
 def limit(criterion: Criterion, output: str) -> float:
@@ -262,13 +271,14 @@ def _judge_run(results: Iterable[SampleResult], criterion: Criterion, signature:
     if not outputs:
         return Verdict("unresolved", "different-outputs", detail="nothing was compared")
     own = max(badness(s, criterion) for s in outputs)
+    own_places = find_places(outputs, criterion)
     own_over = any(over(s, criterion) for s in outputs)
     watched = [s for r in results for s in r.effect if not signature.outputs or s.name in signature.outputs]
     blocked = [n for r in results for n in r.unrepresentable]
     if not any(r.effect for r in results):
         if blocked:
             return Verdict("unresolved", "unrepresentable-input", own=own, detail=", ".join(blocked[:3]))
-        return Verdict("fail" if own_over else "pass", own=own)
+        return Verdict("fail" if own_over else "pass", own=own, own_places=own_places)
     effect = max((badness(s, criterion) for s in watched), default=0.0)
     effect_over = any(over(s, criterion) for s in watched)
     if blocked and own_over:
@@ -280,7 +290,14 @@ def _judge_run(results: Iterable[SampleResult], criterion: Criterion, signature:
         return Verdict("unresolved", "amplified-downstream", own, effect, "its small error grows further down")
     if own_over and effect < SHARE * min(signature.error, LARGE):
         return Verdict("unresolved", "milder", own, effect, "its effect is under a tenth of the failure")
-    return Verdict("fail" if own_over else "pass", own=own, effect=effect)
+    seen = find_places(watched, criterion)
+    return Verdict("fail" if own_over else "pass", own=own, effect=effect, own_places=own_places, effect_places=seen)
+
+
+def find_places(scores: Sequence[Score], criterion: Criterion) -> tuple[int, int]:
+    """``places`` of the worst."""
+    worst = max(scores, key=lambda score: badness(score, criterion), default=None)
+    return (0, 0) if worst is None else places(worst, criterion)
 
 
 def _judge_status(measurement: Measurement, signature: Signature) -> Verdict:

@@ -1,11 +1,11 @@
 """Errors as the sentences of steps say them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from engines.compare.criterion import Criterion
-from engines.compare.values import Values
-from engines.probe import HUGE
+from engines.compare.judge import badness, places, use_up
+from engines.probe import HUGE, SampleResult
 
 # A margin below it is said as "just below": "1.01 times below" is read as half as much at least. Chosen.
 NEAR = 1.1
@@ -19,13 +19,23 @@ def wrong_by(error: float | None, metric: str = "") -> str:
     return "infinitely wrong" if error >= HUGE else f"wrong by {say_amount(error, metric)}"
 
 
-def say_part(error: float | None, metric: str, values: Sequence[Values]) -> str:
-    """What a part's own outputs are wrong by. ``values``: these, the worst first. An output of whole numbers or truth values is
-    right or wrong as a whole, so of these in how many places: "100 %" says nothing of one code among 168 that is one off."""
-    if metric == "rel_l2" and values and values[0].differ > 0 and values[0].dtype.startswith(("int", "uint", "bool")):
-        size = math.prod(values[0].shape)
-        return "wrong in its one value" if size == 1 else f"wrong in {values[0].differ:,} of {size:,} values"
-    return wrong_by(error, metric)
+def say_part(error: float | None, metric: str, places: Sequence[int]) -> str:
+    """What outputs are wrong by. ``places``: of the worst one, as a ``Verdict`` has it. Whole numbers are right or wrong, so
+    it is said in how many places: "100 %" says nothing of one code among 168 that is one off."""
+    wrong, of = places or (0, 0)
+    if not wrong:
+        return wrong_by(error, metric)
+    return "wrong in its one value" if of == 1 else f"wrong in {wrong:,} of {of:,} values"
+
+
+def say_worst(results: Iterable[SampleResult], criterion: Criterion) -> str:
+    """What the worst output is wrong by, in the words of ``say_part``; ``no difference``."""
+    scores = [score for result in results for score in result.outputs]
+    if not scores:
+        return wrong_by(None)
+    worst = max(scores, key=lambda score: use_up(score, criterion))
+    error = badness(worst, criterion)
+    return say_part(error, criterion.metric, places(worst, criterion)) if error else "no difference"
 
 
 def say_amount(error: float, metric: str) -> str:

@@ -27,4 +27,3 @@ class Values(msgspec.Struct, frozen=True):
     kinds: tuple[str, ...] = ()
     expected_nan: int = 0
     actual_nan: int = 0
-    differ: int = -1  # elements that are not equal; -1: not counted, by an earlier version

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import msgspec
 
 from engines.compare.criterion import Criterion, for_parts
-from engines.compare.say import say_amount
+from engines.compare.say import say_amount, say_part
 from engines.findings import Case, Findings, Suspect
 from engines.probe import HUGE, Score
 
@@ -33,7 +33,7 @@ SUMS = frozenset(
 # A small change of what they read can change all that they give. Cast counts where it gives integers.
 DISCONTINUOUS = frozenset(
     {"TopK", "ArgMax", "ArgMin", "NonMaxSuppression", "Round", "Floor", "Ceil", "Resize", "GridSample", "Sign", "Mod", "Cast",
-     "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "OneHot", "Unique"}
+     "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "OneHot", "Unique", "QuantizeLinear", "DynamicQuantizeLinear"}
 )  # fmt: skip
 # Optimizers that a sentence names: a search that comes to its end accuses no more, one that is cut off leaves dozens.
 MOST_NAMED = 6
@@ -185,7 +185,7 @@ def name_cause(
         )
     return Cause(
         "unknown",
-        f"{' + '.join(case.ops)} is wrong by {_say_error(case.own, own)}; nothing measured says why."
+        f"{' + '.join(case.ops)} is {say_part(case.own, own, case.own_places)}; nothing measured says why."
         f"{_say_beginning(made, scores)}",
     )
 
@@ -226,7 +226,7 @@ def _explain_by_quantization(inner: Sequence[Inner], case: Case, own: str) -> Ca
     return Cause(
         "quantization",
         f"{worst.node} gives its values back with an SQNR of {worst.score.sqnr_db:.1f} dB (largest {worst.score.absmax:.3g}, "
-        f"wrong by up to {worst.score.max_abs:.2g}); what reads them is wrong by {_say_error(case.own, own)}.",
+        f"wrong by up to {worst.score.max_abs:.2g}); what reads them is {say_part(case.own, own, case.own_places)}.",
     )
 
 
@@ -240,8 +240,10 @@ def _explain_by_amplifying(
         said += f", fed inputs rounded to {storage} by {_say_error(suspect.added)}"
         node = next((i for i in made if i.node == suspect.name), None)
     elif case.needs_higher_inputs:
-        said = f"The case passes when fed exactly and is wrong by {_say_error(case.own, own)} when its inputs are rounded to "
-        said += storage
+        said = (
+            f"The case passes when fed exactly and is {say_part(case.own, own, case.own_places)} when its inputs are "
+        )
+        said += f"rounded to {storage}"
         node = made[-1] if made else None
     else:
         return None
@@ -430,8 +432,8 @@ def _explain_by_summing(
     many = f" of {terms:,} terms each" if stalled else ""
     return Cause(
         "accumulation",
-        f"{last.node} ({last.op}) is wrong by {_say_error(case.own, own)} from inputs that are right; with its sums{many} kept "
-        f"in FP32 the model would be wrong by {_say_error(findings.emulated, whole)}.",
+        f"{last.node} ({last.op}) is {say_part(case.own, own, case.own_places)} from inputs that are right; with its sums{many} "
+        f"kept in FP32 the model would be wrong by {_say_error(findings.emulated, whole)}.",
     )
 
 

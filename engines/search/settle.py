@@ -124,6 +124,8 @@ def settle_case(
         outputs=tuple(ask.index.tensors[t].name for t in leaves),
         own=first.own,
         effect=first.effect,
+        own_places=first.own_places,
+        effect_places=first.effect_places,
         feed=ask.feed,
         needs_higher_inputs=needs_higher,
         good=good_candidate,

@@ -7,7 +7,17 @@ import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import REFUSALS, badness, exceed, judge_check, judge_whole, list_slight, over, worst
+from engines.compare.judge import (
+    REFUSALS,
+    badness,
+    exceed,
+    find_places,
+    judge_check,
+    judge_whole,
+    list_slight,
+    over,
+    worst,
+)
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import Candidate, Check, Measure, Measurement, SampleResult
@@ -114,4 +124,5 @@ def sign_failure(result: SampleResult, rule: Criterion, sample: str) -> Signatur
         nonfinite=any(s.new_nonfinite for s in result.outputs),
         metric=rule.metric,
         tolerance=rule.tolerance,
+        places=find_places(result.outputs, rule),
     )

@@ -92,7 +92,7 @@ class End(msgspec.Struct, frozen=True):
 
     field: str
     value: str | int | bool
-    end: Literal["not-reproduced", "reference-suspect", "not-determined", "export-at-fault", "unresolved"]
+    end: Literal["not-reproduced", "reference-suspect", "not-determined", "export-at-fault", "refused", "unresolved"]
 
 
 PASSES = End("verdict", "passes", "not-reproduced")

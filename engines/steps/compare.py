@@ -9,7 +9,17 @@ import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
-from engines.compare.judge import badness, gives_answer, judge_check, judge_whole, limit, list_slight, margin, worst
+from engines.compare.judge import (
+    REFUSALS,
+    badness,
+    gives_answer,
+    judge_check,
+    judge_whole,
+    limit,
+    list_slight,
+    margin,
+    worst,
+)
 from engines.compare.say import NEAR, say_limit, say_percent, say_sample, wrong_by
 from engines.findings import Findings
 from engines.graph.filekind import is_ir
@@ -67,6 +77,7 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float = 0.0
     metric: str = "rel_l2"
     precision: str = "fp32"  # that the default tolerance follows from
+    error_places: tuple[int, int] = (0, 0)  # where it is of whole numbers, how many of them are wrong, and of how many
     worst_output: str = ""  # the output that is furthest off
     worst_sample: str = ""  # where it is
     margin: float | None = None  # how many times the worst error fits into what is allowed there
@@ -92,6 +103,8 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     interval_high: float = 1.0
     more_looks: int = 0  # further runs without a failure that would rule out the next rarer fault at 95 %
     as_built: bool = False  # the engine was built elsewhere and runs as it is
+    # of what is refused: nor does the reference run it, so no part of it can be fed and looked at
+    no_reference: bool = False
     missed: str = ""  # what so many runs without a failure leave possible
     given: int = 0  # of the samples those that are the user's own
     may_fail: float | None = None  # of a pass: the share of others like these that may be wrong at the most, at 95 %
@@ -117,6 +130,8 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     many = len(findings.samples)
     yield Note(f"the whole model on {many:,} {'sample' if many == 1 else 'samples'}")
     findings, m = yield from measure_whole(ctx, findings)
+    no_reference = m.status == "reference-failed"
+    m = yield from _ask_engine_alone(ctx, findings, m)
     refuse_unmeasured(m, findings.samples, findings.notes)
     if ctx.check:
         finish: Finish[CompareOutcome] = yield from _compare_by_check(ctx, findings, m)
@@ -124,8 +139,11 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     findings = yield from lock_failure(ctx, findings, m)
     if m.status != "ok":
         # Of an engine that was built before no part can be asked whether it is refused alike.
-        alone = () if ctx.engine_info.rebuilt else (yield from refused_alike(ctx, findings))
-        return _finish_without_outputs(findings, m, rule, alone, as_built=bool(ctx.engine_info.rebuilt))
+        alone = () if ctx.engine_info.rebuilt or no_reference else (yield from refused_alike(ctx, findings))
+        finish = _finish_without_outputs(findings, m, rule, alone, as_built=bool(ctx.engine_info.rebuilt))
+        return msgspec.structs.replace(
+            finish, outcome=msgspec.structs.replace(finish.outcome, no_reference=no_reference)
+        )
     if m.facts.get("build") is not None and not m.results:
         return _finish_built_only(ctx, findings, rule)
     drawn = yield from measure_random(ctx, findings, rule)
@@ -166,6 +184,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         _start(findings, rule),
         verdict=verdict,
         error=error,
+        error_places=findings.signature.places if findings.signature else (0, 0),
         worst_output=output,
         worst_sample=sample,
         margin=margin(rule, error, output),
@@ -219,6 +238,22 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         tables={"outputs": _list_scores(m.results, rule)},
         decisive={"whole": (probe_whole(ctx, findings),)},
     )
+
+
+def _ask_engine_alone(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Measurement]:
+    """Where the reference does not run the model: a build by the engine alone, if it refuses that; else ``m``. What neither of
+    them takes is refused by the engine, whatever the reference would have said of its outputs."""
+    if m.status != "reference-failed" or ctx.check or ctx.engine_info.rebuilt:
+        return m
+    yield Note("does the engine take it?")
+    built = yield from asked(probe_whole(ctx, findings, samples=(findings.samples[0].id,), runs=0))
+    if built.status not in REFUSALS:
+        return m
+    theirs = "Nor does the reference run it, in the same words." if built.message in m.message else m.message
+    told = (
+        "What no reference runs cannot be taken apart: one that runs it (--reference) would show which part is refused."
+    )
+    return msgspec.structs.replace(built, message=f"{built.message} {theirs} {told}")
 
 
 def explain_error(ctx: StepContext, error: float, emulated: float | None, rule: Criterion, *, failing: bool) -> str:
@@ -770,7 +805,7 @@ def _score(row: dict[str, object]) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="compare",
-    version=11,
+    version=12,
     summary="Run the whole model on every sample and compare its outputs with the reference.",
     run=compare,
     outcome=CompareOutcome,
@@ -783,8 +818,8 @@ SPEC = StepSpec(
         End("verdict", "passes", "not-reproduced"),
         End("verdict", "reference", "reference-suspect"),
         End("verdict", "noise", "not-determined"),
-        End("verdict", "refused", "unresolved"),
-        End("verdict", "refused-whole", "unresolved"),
+        End("verdict", "refused", "refused"),
+        End("verdict", "refused-whole", "refused"),
         End("verdict", "export", "export-at-fault"),
         End("verdict", "unresolved", "unresolved"),
     ),

@@ -58,6 +58,8 @@ class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
     evidence: str = ""  # the numbers that show the cause, one sentence
     own: float | None = None
     effect: float | None = None
+    own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all
+    effect_places: tuple[int, int] = (0, 0)  # the same of the model's outputs
     culprits: int = 0  # found so far, this one among them
     alike: int = 0  # more of them found in this step, as the reference foretells the same fault there
     patched_fails: bool = False  # the whole model still fails with this and earlier culprits patched
@@ -182,6 +184,8 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         evidence=cause.evidence,
         own=case.own,
         effect=case.effect,
+        own_places=case.own_places,
+        effect_places=case.effect_places,
         culprits=len(culprits),
         alike=len(others.found),
         patched_fails=goes_on,
@@ -410,7 +414,7 @@ def _count_places(ctx: StepContext, size: Size) -> int:
 
 SPEC = StepSpec(
     name="confirm",
-    version=8,
+    version=9,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,

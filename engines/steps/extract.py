@@ -39,6 +39,8 @@ class ExtractOutcome(msgspec.Struct, frozen=True, kw_only=True):
     names: str = ""
     own: float | None = None
     effect: float | None = None
+    own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all
+    effect_places: tuple[int, int] = (0, 0)  # the same of the model's outputs
     grown: int = 0  # how often the cut was grown
     # it passes when fed exactly, and fails when fed as the engine would have stored it
     needs_higher_inputs: bool = False
@@ -208,6 +210,8 @@ def _outcome(case: Case, grown: int, ask: Inquiry, instead: str) -> ExtractOutco
         names=", ".join(case.nodes),
         own=case.own,
         effect=case.effect,
+        own_places=case.own_places,
+        effect_places=case.effect_places,
         grown=grown,
         needs_higher_inputs=case.needs_higher_inputs,
         message=f"{len(case.nodes):,} of {len(ask.index.nodes):,} nodes, alone, "
@@ -243,7 +247,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="extract",
-    version=7,
+    version=8,
     summary="Cut out the node that adds the error, feed it reference values, and see whether it fails alone.",
     run=extract,
     outcome=ExtractOutcome,

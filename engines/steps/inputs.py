@@ -8,7 +8,7 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_whole, worst
-from engines.compare.say import wrong_by
+from engines.compare.say import say_worst, wrong_by
 from engines.findings import Findings
 from engines.probe import SampleResult
 from engines.search import works
@@ -44,16 +44,17 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
         return Finish(InputsOutcome(message=message), findings)
     m = yield from asked(probe_whole(ctx, findings))
 
-    def side(kind: str) -> tuple[float | None, int, int]:
+    def side(kind: str) -> tuple[float | None, int, int, str]:
         rows: list[SampleResult] = [r for r in m.results if r.sample.startswith(kind)]
         failing = sum(judge_whole(msgspec.structs.replace(m, results=(r,), runs=()), rule).failed for r in rows)
-        return (worst(rows, rule)[2] if rows else None), len(rows), failing
+        return (worst(rows, rule)[2] if rows else None), len(rows), failing, say_worst(rows, rule)
 
-    real_error, real, real_failing = side("real:")
-    random_error, random, random_failing = side("random:")
+    real_error, real, real_failing, real_off = side("real:")
+    random_error, random, random_failing, random_off = side("random:")
     if findings.looks > 1 and findings.signature is not None and findings.signature.sample.startswith("real:"):
         # An intermittent failure was seen on real inputs; this one look need not show it.
         real_error, real_failing = findings.signature.error, max(1, real_failing)
+        real_off = wrong_by(real_error, rule.metric)
     verdict = "none-given"
     if real:
         verdict = (
@@ -65,7 +66,7 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
             if random_failing
             else "no"
         )
-    message = _message(verdict, real_failing, real, random_failing, random, real_error, random_error, rule.metric)
+    message = _message(verdict, real_failing, real, random_failing, random, real_off, random_off)
     if verdict == "helps":
         findings, failures, looks = yield from _look_at_both(ctx, findings, rule)
         if failures < looks:
@@ -107,21 +108,21 @@ def _pick_real(results: Sequence[SampleResult]) -> tuple[SampleResult, ...]:
     return tuple(r for r in results if r.sample.startswith("real:"))
 
 
-def _message(verdict: str, rf: int, r: int, nf: int, n: int, re: float | None, ne: float | None, metric: str) -> str:
+def _message(verdict: str, rf: int, r: int, nf: int, n: int, real_off: str, random_off: str) -> str:
     if verdict == "none-given":
-        return f"No real inputs were given; {_say_side('random ones', nf, n, ne, metric)}."
-    other = f", {_say_side('random ones', nf, n, ne, metric)}" if n else "; the model takes no random ones"
-    said = f"{_say_side('real inputs', rf, r, re, metric)}{other}."
+        return f"No real inputs were given; {_say_side('random ones', nf, n, random_off)}."
+    other = f", {_say_side('random ones', nf, n, random_off)}" if n else "; the model takes no random ones"
+    said = f"{_say_side('real inputs', rf, r, real_off)}{other}."
     return said[0].upper() + said[1:]
 
 
-def _say_side(kind: str, failing: int, n: int, error: float | None, metric: str) -> str:
+def _say_side(kind: str, failing: int, n: int, off: str) -> str:
     """How the samples of one kind (``real inputs``) came out: ``3 of 4 real inputs fail (worst: wrong by 2 %)``."""
     if failing:
         side = f"{failing:,} of {n:,} {kind} {'fails' if failing == 1 else 'fail'}"
     else:
         side = f"the only one of the {kind} passes" if n == 1 else f"all {n:,} {kind} pass"
-    return f"{side} (worst: {wrong_by(error, metric)})"
+    return f"{side} (worst: {off})"
 
 
 def _plan(ctx: StepContext, _size: Size) -> Plan:

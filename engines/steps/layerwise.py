@@ -15,8 +15,8 @@ import msgspec
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare import judge
 from engines.compare.criterion import Verdict
-from engines.compare.judge import LARGE, SHARE, badness, by_sample, judge_whole, limit, over
-from engines.compare.say import say_amount, wrong_by
+from engines.compare.judge import LARGE, SHARE, badness, by_sample, judge_whole, limit, over, places
+from engines.compare.say import say_amount, say_part, wrong_by
 from engines.findings import Suspect, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
@@ -511,6 +511,8 @@ def _accuse(
             added=amount(worst[n]),
             added_exact=badness(exact, criterion) if exact is not None else None,
             nonfinite=stored.new_nonfinite > 0,
+            own_places=places(stored, criterion),
+            effect_places=verdict.effect_places,
         )
 
     for n in while_asked(nodes):
@@ -669,7 +671,8 @@ def _message(
     what = "a small error, which grows on its way to the outputs" if small else "the error that reaches the outputs"
     return (
         f"{ask.names([top.node])[0]} ({ask.index.nodes[top.node].op}) adds {what}: "
-        f"by itself {wrong_by(top.own, metric)}, the model's outputs {wrong_by(top.effect, metric)} by it."
+        f"by itself {say_part(top.own, metric, top.own_places)}, the model's outputs "
+        f"{say_part(top.effect, metric, top.effect_places)} by it."
     )
 
 

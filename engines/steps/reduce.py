@@ -32,6 +32,8 @@ class ReduceOutcome(msgspec.Struct, frozen=True, kw_only=True):
     names: str = ""
     own: float | None = None
     effect: float | None = None
+    own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all
+    effect_places: tuple[int, int] = (0, 0)  # the same of the model's outputs
     probes: int = 0  # of the search
     verifications: int = 0  # probes that check the result: the endpoints, each node left out, fresh builds
     unresolved: int = 0  # probes that neither passed nor failed
@@ -97,6 +99,8 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
         names=", ".join(case.nodes) if case else "",
         own=case.own if case else None,
         effect=case.effect if case else None,
+        own_places=case.own_places if case else (0, 0),
+        effect_places=case.effect_places if case else (0, 0),
         probes=reduced.probes,
         verifications=reduced.verifications,
         unresolved=sum(reduced.unresolved.values()),
@@ -241,7 +245,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="reduce",
-    version=6,
+    version=7,
     summary="Search for the smallest part of the model that still fails in the same way.",
     run=reduce,
     outcome=ReduceOutcome,

@@ -9,7 +9,7 @@ from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import by_sample, exceed, judge_check, judge_whole, worst
 from engines.compare.refusal import is_same
-from engines.compare.say import say_sample, wrong_by
+from engines.compare.say import say_sample, say_worst, wrong_by
 from engines.findings import Findings, Unseen
 from engines.probe import Measurement, Sanitize
 from engines.search import works
@@ -45,6 +45,7 @@ class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     nodes_before: int = 0
     nodes_after: int = 0
     error: float | None = None  # of the cleaned model
+    off: str = ""  # the same in words, after "is"
     error_before: float | None = None  # of the original
     change: Literal["helps", "hurts", "none"] = "none"  # whether the cleaned model is further off or less
     unseen_ok: int = 0  # right once it is cleaned, of samples that were made near the given ones
@@ -109,7 +110,8 @@ def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) ->
     if after is not None and after.kind == "accuracy":
         new = after.error
     change = _classify_change(old, new) if before.looks == 1 else "none"
-    base = msgspec.structs.replace(base, error=new, error_before=old, change=change)
+    shown = [r for r in m.results if after is not None and r.sample == after.sample] or m.results
+    base = msgspec.structs.replace(base, error=new, off=say_worst(shown, rule), error_before=old, change=change)
     steady = before.looks == 1 and not ctx.check
     brought = (yield from _say_brought(ctx, before, after)) if steady and after is not None else ""
     if brought:
@@ -259,7 +261,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="sanitize",
-    version=6,
+    version=7,
     summary="Fold constants and clean the model up, then compare again.",
     run=sanitize,
     outcome=SanitizeOutcome,

@@ -41,6 +41,7 @@ def test_the_first_step_says_so_and_the_refused_node_is_found(walk: Walk, models
     model, inputs = dynamic_rank(models)
     walked = walk(model, "--inputs", inputs, "--engine", "openvino")
     assert walked.ran.code == 0, walked.ran.out
+    assert (walked.reading.report().verdict, walked.reading.report().end) == ("build-failure", "refused-part")
     assert walked.answers() == [
         ("reproduce", "refused"), ("sanitize", "yes"), ("reduce", "yes"), ("minimal-case", "report"),
     ]  # fmt: skip
@@ -131,8 +132,29 @@ def test_the_flow_precision_stops_at_once(walk: Walk, models: Path) -> None:
 def test_a_step_alone_gives_no_verdict_on_what_does_not_run(narrowdown, models: Path) -> None:
     model, inputs = dynamic_rank(models)
     ran = narrowdown("step", "compare", model, "--inputs", inputs, "--engine", "openvino", "--json")
-    assert ran.code == 6
-    assert json.loads(ran.out)["verdict"] == "refused"
+    assert ran.code == 4
+    told = json.loads(ran.out)
+    assert (told["verdict"], told["no_reference"]) == ("refused", False)
+    assert "Reshape operation with dynamic rank" in ran.err
+
+
+def test_what_nobody_knows_is_refused_and_no_part_of_it_is_looked_for(walk: Walk, models: Path) -> None:
+    """An operator that neither the engine nor the reference has: it was told as "the reference could not run it" alone."""
+    nodes = [onnx.helper.make_node(op, [a], [b], f"/{op}") for op, a, b in (("Relu", "x", "a"), ("Frob", "a", "y"))]
+    values = [helper.make_tensor_value_info(name, 1, [4]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:])
+    path = models / "unknown.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    for engine, theirs in (
+        ("openvino", "The reference onnxruntime could not run"),
+        ("onnxruntime", "Nor does the reference"),
+    ):
+        walked = walk(path, "--engine", engine)
+        assert (walked.ran.code, walked.answers()) == (4, [("reproduce", "refused")])
+        report = walked.reading.report()
+        assert (report.verdict, report.end) == ("refused", "refused")
+        assert "Frob" in report.explanation.partition(theirs)[0]
+        assert theirs in walked.ran.err
 
 
 def test_parts_of_one_operator_tell_nothing_of_the_whole(walk: Walk, models: Path) -> None:

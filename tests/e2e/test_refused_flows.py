@@ -93,7 +93,7 @@ LINTS = [
     ("goto: passes}\n    evid", "goto: passes, ¦when: {error: 1}}\n    evid", "the last answer is what remains"),
     ("verdict: fails", "verdict: ¦fail", "'verdict' is never 'fail'. Did you mean 'fails'?"),
     ("verdict: fails", "¦verdikt: fails", "step 'compare' does not measure 'verdikt'. Did you mean 'verdict'?"),
-    ("{le: 3}", "{¦lte: 3}", "there is no comparison 'lte'. Did you mean 'lt'?"),
+    ("{le: 3}", "{¦lte: 3}", "there is no comparison 'lte'. Known: ge, gt, le, lt, ne, in."),
     ("{le: 3}", "{in: ¦3}", "'in' takes a list of values."),
     ("{le: 3}", "{le: ¦few}", "'nodes_after' is a number, and never 'few'."),
     ("when: {nodes_after: {le: 3}}", "when: {verdict: {¦le: 3}}", "is not a number, so 'le' can never hold"),

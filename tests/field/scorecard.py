@@ -11,7 +11,7 @@ HELD = 0.95  # of the samples that a workaround has not seen; the product's own 
 MOST, SOME = 0.5, 6  # of the model's nodes: a case of more than this share, and of more nodes, accuses nobody
 MAIN = 0.6  # of the error: a node that makes more makes most of it; the product's own bound
 SAID = 0.1  # how far what was promised of unseen samples may be above what came
-FOUND = ("minimal-case", "worked-around")
+FOUND = ("minimal-case", "worked-around", "build-failure")
 Facts = Mapping[str, Any]
 
 

@@ -71,3 +71,11 @@ def test_errors_are_said_as_everywhere_and_what_only_steers_is_left_out() -> Non
         f"  {'the reference is wrong by':30} 0.00234 %",
         f"  {'samples':30} 64",
     ]
+
+
+def test_whole_numbers_are_told_by_how_many_are_wrong() -> None:
+    outcome = {"own": 1.0, "effect": 1.0, "own_places": [1, 168], "effect_places": [0, 0]}
+    assert found("extract", outcome, [], FP16) == [
+        "  by itself wrong                in 1 of 168 values",
+        "  the model's outputs wrong by   100 %",
+    ]

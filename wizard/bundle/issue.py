@@ -4,7 +4,7 @@ the folder. Pure; the report is told without folders, users and hosts already.""
 from collections.abc import Mapping
 
 from engines import outside
-from engines.compare.say import say_part, wrong_by
+from engines.compare.say import say_part
 from engines.declaration import TRACKER
 from engines.discovery import find
 from engines.spec import parse
@@ -93,8 +93,8 @@ def _say_actual(report: Report, culprit: Culprit) -> str:
         return f"No outputs: {_ENDS[culprit.cause][1]} {often}, as said above."
     return (
         "The outputs in actual.npz where it is there: the part itself is "
-        f"{say_part(culprit.own, report.metric, culprit.values)}, and by it the outputs of the whole model are "
-        f"{wrong_by(culprit.effect, report.metric)}. It failed {often}."
+        f"{say_part(culprit.own, report.metric, culprit.own_places)}, and by it the outputs of the whole model are "
+        f"{say_part(culprit.effect, report.metric, culprit.effect_places)}. It failed {often}."
     )
 
 

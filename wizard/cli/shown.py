@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from engines.compare.criterion import Criterion
-from engines.compare.say import say_amount, say_limit
+from engines.compare.say import say_amount, say_limit, say_part
 from engines.probe import HUGE, Answer
 from engines.steps.registry import STEPS
 from wizard.words import count, decibels, elide, listing, name_precision, number, say_word, visible
@@ -47,11 +47,13 @@ def found(
     lines = list(tables(outputs, rule)) if outputs and rule else []
     said = _STEERS | _TABLED if lines else _STEERS
     for name, value in outcome.items():
-        if name in said or value in (None, "", False, (), [], "unknown"):
+        if name in said or name.endswith("_places") or value in (None, "", False, (), [], "unknown"):
             continue
         label = spec.labels.get(name) or _ERRORS.get(name) or name.replace("_", " ")
         label = name_precision(label, outcome.get("precision"))
         shown = _amount(value, rule) if rule and _is_error(name, value) else _text(say_word(name, value))
+        if (places := outcome.get(f"{name}_places") or (0, 0))[0]:
+            label, shown = label.removesuffix(" by"), say_part(value, "", places).removeprefix("wrong ")
         lines.append(f"  {label:{_WIDTH}} {visible(shown)}")
     return lines
 

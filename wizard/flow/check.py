@@ -19,7 +19,7 @@ from engines.steps.base import StepSpec
 from wizard.exits import BY_VERDICT
 from wizard.flow import commands, terms
 from wizard.flow.load import Loaded
-from wizard.flow.model import Answer, FlowNode, When, targets
+from wizard.flow.model import Answer, FlowNode, When, detours, targets
 from wizard.flow.shown import TemplateProblem
 from wizard.flow.template import fields, render
 
@@ -78,10 +78,8 @@ def recommend(node: FlowNode, outcome: Outcome | None) -> Recommendation:
 
 
 def destination(answer: Answer, outcome: Outcome | None) -> str:
-    """The node or end that an answer leads to: its detour where that rule holds, else its ``goto``."""
-    if answer.detour is not None and holds(answer.detour.when, outcome):
-        return answer.detour.goto
-    return answer.goto
+    """The node or end that an answer leads to: the first detour whose rule holds, else its ``goto``."""
+    return next((d.goto for d in detours(answer) if holds(d.when, outcome)), answer.goto)
 
 
 def check(loaded: Loaded, steps: Mapping[str, StepSpec[Any]] | None = None) -> list[Problem]:
@@ -266,10 +264,11 @@ class _Checker:
                 same = earlier.setdefault(repr(answer.when), id_)
                 if same != id_:
                     yield self._key(f"'{same}' has the same rule, so '{id_}' is never recommended.", "", *here, "when")
-            if answer.detour is not None:
-                if answer.detour.goto not in self.places:
-                    yield self._goto(answer.detour.goto, *here, "detour", "goto")
-                yield from self._when(answer.detour.when, node, outcome, *here, "detour", "when")
+            for number, detour in enumerate(detours(answer)):
+                place = (number,) if isinstance(answer.detour, tuple) else ()
+                if detour.goto not in self.places:
+                    yield self._goto(detour.goto, *here, "detour", *place, "goto")
+                yield from self._when(detour.when, node, outcome, *here, "detour", *place, "when")
             yield from self._settings(answer, here)
             yield from self._template(answer.text, tuple(outcome), *here, "text")
             if answer.because:
@@ -354,8 +353,8 @@ class _Checker:
         self, field: str, operator: str, operand: Any, kind: Any, here: tuple[str | int, ...]
     ) -> Iterator[Problem]:
         if operator not in _OPERATORS:
-            hint = suggestion(operator, _OPERATORS) or f"Known: {', '.join(_OPERATORS)}."
-            yield self._key(f"there is no comparison '{operator}'.", hint, *here)
+            # No guess: 'gte' is as near to 'gt' as to 'ge'.
+            yield self._key(f"there is no comparison '{operator}'.", f"Known: {', '.join(_OPERATORS)}.", *here)
         elif operator == "in":
             if not isinstance(operand, list) or not operand:
                 yield self._value("'in' takes a list of values.", "", *here)

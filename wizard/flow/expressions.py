@@ -14,8 +14,7 @@ from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError, nodes, 
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from engines.compare.say import say_amount
-from engines.compare.say import wrong_by as _wrong_by
+from engines.compare.say import say_amount, say_part
 from wizard.flow.model import HALF, TOO_LARGE
 from wizard.flow.shown import LARGEST, LONGEST_TEMPLATE, RESERVED, TemplateProblem, Words, show_value
 from wizard.words import duration as _duration
@@ -39,10 +38,12 @@ def number(value: Any) -> str:
 
 
 @pass_context
-def wrong_by(context: Context, value: Any) -> str:
+def wrong_by(context: Context, value: Any, places: Any = ()) -> str:
     """An error after "is" or "are": ``wrong by 1.23 %`` where the field ``metric`` says that it is a share (rel_l2), else
-    ``wrong by 0.0123``; ``infinitely wrong``; ``not measured``."""
-    return _wrong_by(None if value is None else abs(_real(value, "wrong_by")), str(context.get("metric", "")))
+    ``wrong by 0.0123``; ``infinitely wrong``; ``not measured``. ``places``: the field that has how many whole numbers are wrong,
+    and of how many: ``wrong in 2 of 168 values``."""
+    error = None if value is None else abs(_real(value, "wrong_by"))
+    return say_part(error, str(context.get("metric", "")), places)
 
 
 @pass_context
@@ -138,7 +139,9 @@ def _tree(text: str) -> nodes.Template:
                 raise TemplateProblem("Only {{ field }} is allowed; statements and comments are not.", line - 1)
         tree = environment.parse(text)
     except TemplateSyntaxError as problem:
-        raise TemplateProblem(f"This is not a template: {problem.message}.", problem.lineno - 1) from None
+        raise TemplateProblem(
+            f"This is not a template: {(problem.message or '').rstrip('.')}.", problem.lineno - 1
+        ) from None
     except RecursionError:
         raise TemplateProblem("This template is nested too deeply.") from None
     except ValueError:  # Python reads whole numbers of so many digits alone

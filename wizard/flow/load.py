@@ -29,6 +29,15 @@ DEEPEST: Final = 40  # nested mappings and lists
 
 PathInFile: TypeAlias = tuple[str | int, ...]
 
+# What is behind the words of the YAML reader, as a rule, and what to do.
+_MENDING = {
+    r"'\t'": "Indent with blanks, not with tabs.",
+    "mapping values are not allowed here": "Put quotes around a text that holds ': ', and look at the indentation.",
+    "but found": "Look at the indentation here and above, and that each quote that opens is closed.",
+    "but got": "Look for a bracket or a quote that is opened and not closed.",
+    "undefined alias": "Put quotes around a text that begins with '*'.",
+}
+
 SIZE = re.compile(r"([0-9]+)(KiB|MiB|GiB)")
 _UNITS = {"KiB": 10, "MiB": 20, "GiB": 30}
 _KINDS = {
@@ -110,7 +119,9 @@ def load(path_or_name: str | Path) -> Loaded:
                 name,
                 0,
                 0,
-                f"no flow of this name is installed, and no file has it. Known: {', '.join(known)}.",
+                "this is a folder; name the file in it."
+                if Path(name).is_dir()
+                else f"no flow of this name is installed, and no file has it. Known: {', '.join(known)}.",
                 suggestion(name, known),
             )
         if name in known:
@@ -183,7 +194,8 @@ class _Reader:
             mark = problem.problem_mark or problem.context_mark
             said = " ".join(filter(None, (problem.problem, problem.context and f"({problem.context})")))
             line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-            raise FlowProblem(self._path, line, column, f"this is not YAML: {said}.") from None
+            hint = next((told for words, told in _MENDING.items() if words in said), "")
+            raise FlowProblem(self._path, line, column, f"this is not YAML: {said}.", hint) from None
         except yaml.reader.ReaderError as problem:
             before = text[: problem.position]
             line, column = before.count("\n") + 1, problem.position - (before.rfind("\n") + 1) + 1
@@ -278,10 +290,12 @@ class _Shaper:
         return shaped
 
     def _shape(self, data: Any, kind: Any, at: PathInFile) -> Any:
-        """Structs field by field, mappings of structs value by value, all else as it is."""
+        """Structs field by field, mappings and lists of structs value by value, all else as it is."""
         inner = [k for k in (kind, *typing.get_args(kind)) if isinstance(k, type) and issubclass(k, msgspec.Struct)]
         if not inner or (data is None and type(None) in typing.get_args(kind)):
             return self._checked(data, kind, at)
+        if isinstance(data, list) and any(typing.get_origin(k) is tuple for k in typing.get_args(kind)):
+            return tuple(self._shape(value, inner[0], (*at, place)) for place, value in enumerate(data))
         data = self._checked(data, dict[str, Any], at)
         if typing.get_origin(kind) is dict:
             return {name: self._shape(value, inner[0], (*at, name)) for name, value in data.items()}
@@ -354,6 +368,6 @@ def _place(at: PathInFile) -> str:
             return f"in node '{name}'"
         case ("nodes", name, "answers", answer):
             return f"in answer '{answer}' of node '{name}'"
-        case ("nodes", name, *_, last):
-            return f"in '{last}' of node '{name}'"
+        case ("nodes", name, *inner, int()) | ("nodes", name, *inner):
+            return f"in '{inner[-1]}' of node '{name}'"
     return "here"

@@ -43,14 +43,21 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     goto: str
     when: When | None = None
     because: str = ""
-    detour: Detour | None = None
+    detour: Detour | tuple[Detour, ...] | None = None  # of several the first that holds
     settings: dict[str, str] = {}  # name -> prompt
     sets: dict[str, Any] = {}  # name -> value
 
 
+def detours(answer: Answer) -> tuple[Detour, ...]:
+    """The other ways for an answer to lead on, in the order in which they are tried."""
+    if isinstance(answer.detour, Detour):
+        return (answer.detour,)
+    return answer.detour or ()
+
+
 def targets(answer: Answer) -> tuple[str, ...]:
     """Every node or end that an answer may lead to."""
-    return (answer.goto,) if answer.detour is None else (answer.goto, answer.detour.goto)
+    return (answer.goto, *(d.goto for d in detours(answer)))
 
 
 class FlowNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from wizard.flow.layout import Layout, Way, arrange, title
-from wizard.flow.model import Answer, Flow, FlowNode, targets
+from wizard.flow.model import Answer, Flow, FlowNode, detours, targets
 
 WIDTH: Final = 80
 # Of the SVG, in pixels: the height of a row, the sizes of a node and of an end, and the distance between two lanes.
@@ -70,8 +70,7 @@ def _node_text(flow: Flow, name: str, node: FlowNode) -> list[str]:
 
 
 def _leads(flow: Flow, answer: Answer) -> str:
-    first = "" if answer.detour is None else f", or by rule {_mark(flow, answer.detour.goto)}"
-    return _mark(flow, answer.goto) + first
+    return _mark(flow, answer.goto) + "".join(f", or by rule {_mark(flow, d.goto)}" for d in detours(answer))
 
 
 def _mark(flow: Flow, target: str) -> str:

@@ -14,8 +14,8 @@ from wizard.report.vicinity import Vicinity
 from wizard.words import LONGEST, bounded, elide
 
 Verdict = Literal[
-    "minimal-case", "worked-around", "not-reproduced", "fixed-by-sanitizing", "input-sensitive", "reference-suspect",
-    "not-determined", "export-at-fault", "unresolved",
+    "minimal-case", "worked-around", "build-failure", "not-reproduced", "fixed-by-sanitizing", "input-sensitive",
+    "reference-suspect", "not-determined", "export-at-fault", "refused", "unresolved",
 ]  # fmt: skip
 
 
@@ -40,6 +40,9 @@ class Culprit(msgspec.Struct, frozen=True):
     # Nodes that go as far beyond the storage type, without a case of their own; kept with it.
     also: tuple[str, ...] = ()
     at: str = ""  # of several nodes the one that the evidence is about; "" where it is about all of them
+    # of whole numbers, how many of its own outputs' values are wrong, and all of them
+    own_places: tuple[int, int] = (0, 0)
+    effect_places: tuple[int, int] = (0, 0)  # likewise of the model's
     engine: str = ""  # the spec that it fails on, where that is not the session's: its precision is an order there
     around: Vicinity = Vicinity()
     values: tuple[Values, ...] = ()  # of its outputs, the worst first
@@ -259,6 +262,8 @@ class Report(msgspec.Struct, frozen=True):
         tuple[Depth, ...], ...
     ] = ()  # error by depth of each comparison of layers, the last of them is `depth`
     names: Shared = Shared()  # what most nodes' names begin with: left out where people read, whole in this file
+    # where ``error`` is of whole numbers, how many of them are wrong, and of how many
+    error_places: tuple[int, int] = (0, 0)
     allowed: str = ""  # `tolerance` in the words of the metric: `rel_l2 0.0001`, or `atol 0.001, rtol 1e-05`
     lookalikes: tuple[Lookalike, ...] = ()  # known bugs that it looks like, confirmed ones first
     rewrites: tuple[Rewritten, ...] = ()  # what was tried to cure it by other nodes

@@ -7,7 +7,7 @@ import msgspec
 
 from engines import causes, outside
 from engines import findings as base
-from engines.compare.say import say_limit, say_part, wrong_by
+from engines.compare.say import say_limit, say_part
 from engines.compare.values import Values
 from engines.declaration import Cure
 from engines.graph import ranges
@@ -113,6 +113,7 @@ def gather(
         allowed=say_limit(criterion, "") if criterion else "",
         # What is refused, crashes or fails an external check is wrong by nothing that was measured.
         error=signature.error if signature and signature.kind == "accuracy" else reproduced.get("error"),
+        error_places=signature.places if signature else (0, 0),
         failing_outputs=signature.outputs if signature else (),
         samples=int(reproduced.get("samples") or len(findings.samples)),
         samples_failing=int(reproduced.get("samples_failing") or 0),
@@ -245,6 +246,8 @@ def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
         at=c.at,
         own=case.own if compared else None,
         effect=case.effect,
+        own_places=case.own_places if compared else (0, 0),
+        effect_places=case.effect_places,
         sample=case.sample,
         nodes_after=len(case.nodes),
         inputs=case.inputs,
@@ -563,8 +566,9 @@ def summary(report: Report) -> list[str]:
     lines += [f"  {report.explanation}"] if report.explanation else []
     for position, c in enumerate(report.culprits, 1):
         facts = [c.cause]
-        facts += [f"by itself {say_part(c.own, report.metric, c.values)}"] if c.own is not None else []
-        facts += [f"your model's outputs {wrong_by(c.effect, report.metric)} by it"] if c.effect is not None else []
+        facts += [f"by itself {say_part(c.own, report.metric, c.own_places)}"] if c.own is not None else []
+        if c.effect is not None:
+            facts.append(f"your model's outputs {say_part(c.effect, report.metric, c.effect_places)} by it")
         facts += [f"fails {c.verified or '?'}"]
         facts += ["not shown to be the smallest"] if not c.minimal and len(c.nodes) > 1 else []
         lines.append(f"  culprit {position}: {' + '.join(c.ops[:8])}  {', '.join(facts)}")

@@ -96,7 +96,7 @@ def read_template() -> Any:
     environment.filters.update(
         number=number, decibels=decibels, duration=duration, margin=margin, switch=switch, name=show_name, whole=whole,
         lost=say_values_lost, apart=say_values_apart, where=say_where, sample=say_sample, joined=join_names,
-        version=version, error=error, amount=show_error, wrong_by=wrong_by, by_itself=say_part,
+        version=version, error=error, amount=show_error, wrong_by=wrong_by, wrong_in=say_part,
     )  # fmt: skip
     return environment.from_string((files("wizard.report") / "report.html.j2").read_text(encoding="utf-8"))
 

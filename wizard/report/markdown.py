@@ -102,6 +102,8 @@ def error(report: Report) -> str:
         return "not measured"
     if report.metric == "elementwise":
         return f"an element is wrong by {number(report.error)} times what is allowed ({report.allowed})"
+    if report.error_places[0]:
+        return f"{say_part(report.error, report.metric, report.error_places)}, and none may be"
     if report.metric == "rel_l2":
         return f"{wrong_by(report.error, report.metric)} where {show_error(report.tolerance, report.metric)} is allowed"
     return f"{report.metric} {number(report.error)} where {number(report.tolerance)} is allowed"
@@ -141,7 +143,7 @@ def write_alike_culprits(culprits: Sequence[tuple[int, Culprit]], metric: str) -
     rows = [
         (
             str(position), listing([code(name) for name in c.nodes], 12), listing([code(name) for name in c.inputs]),
-            listing([code(name) for name in c.outputs]), say_part(c.own, metric, c.values), show_error(c.effect, metric),
+            listing([code(name) for name in c.outputs]), say_part(c.own, metric, c.own_places), show_error(c.effect, metric),
             code(say_sample(c.sample)), c.verified or "?",
             "yes" if c.minimal else "not proven", code(c.dir),
             " ".join([*filter(None, [literal(c.evidence)]), *map(values, c.values[:1])]),
@@ -169,8 +171,8 @@ def culprit(c: Culprit, position: int, total: int, metric: str) -> str:
         ("inputs", listing([code(name) for name in c.inputs])),
         ("outputs", listing([code(name) for name in c.outputs])),
         ("cause", literal(c.cause)),
-        ("cut out, by itself", say_part(c.own, metric, c.values)),
-        ("your model's outputs, by it", wrong_by(c.effect, metric)),
+        ("cut out, by itself", say_part(c.own, metric, c.own_places)),
+        ("your model's outputs, by it", say_part(c.effect, metric, c.effect_places)),
         ("sample", code(say_sample(c.sample))),
         ("fails again", c.verified or "?"),
         ("nothing to spare", _say_minimal(c)),

@@ -19,7 +19,6 @@ from engines.store import copying, sound
 from engines.store.content import Damaged, Store, digest_file
 from engines.store.scratch import scratch
 from engines.workers.executor import Executor, ExecutorLost
-from wizard.exits import BY_VERDICT
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
 from wizard.problem import Problem
@@ -35,7 +34,7 @@ from wizard.runner.table import FINE, Compared, Expect, Outcome, Replay, Row, St
 from wizard.schedulers import LOCAL
 from wizard.session import folder as folders
 from wizard.session.decide import Ask, decide
-from wizard.session.events import QuestionAnswered, QuestionAsked, StepFinished, StepStarted
+from wizard.session.events import QuestionAnswered, QuestionAsked, SessionClosed, StepFinished, StepStarted
 from wizard.session.journal import NAME, Journal, states
 from wizard.session.problems import MENDING, SessionProblem
 from wizard.session.state import State, Visit
@@ -177,10 +176,19 @@ def _dry_question(rec: Recording, visit: Visit) -> Row:
     return row if decision.answers == q.answers else _differs(row, "the offered answers differ")
 
 
+# Of findings what only words are made of, and which a journal of an earlier version has not.
+_TOLD = frozenset({"notes", "places", "own_places", "effect_places"})
+
+
 def _decided(findings: Any) -> Any:
-    """Findings without the sentences that the report says of them."""
-    plain = _plain(findings)
-    return {name: value for name, value in plain.items() if name != "notes"} if isinstance(plain, dict) else plain
+    """Findings without what the report says of them."""
+    return _without_told(_plain(findings))
+
+
+def _without_told(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_told(inner) for name, inner in value.items() if name not in _TOLD}
+    return [_without_told(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _differs(row: Row, now: str) -> Row:
@@ -381,9 +389,12 @@ def _followed(client: Client, rec: Recording, keep_going: bool, told: Callable[[
     rows: list[Row] = []
     before = {(v.node, v.visit): v.question for v in rec.state.route if v.question is not None}
     asked: dict[tuple[str, int], str] = {}
+    end = ""
     while True:
         alive = client.alive()
         for event in client.poll():
+            if isinstance(event, SessionClosed):
+                end = event.end
             if isinstance(event, QuestionAsked):
                 asked[event.node, event.visit] = event.recommended
             if not isinstance(event, QuestionAnswered):
@@ -400,10 +411,9 @@ def _followed(client: Client, rec: Recording, keep_going: bool, told: Callable[[
         if not alive:
             break
         time.sleep(0.1)
-    code = client.exit_code()
-    if code not in BY_VERDICT.values():
+    if not end:
         said = client.progress() or {}
-        why = str(said.get("text", "")) or f"it ended with {code}"
+        why = str(said.get("text", "")) or f"it ended with {client.exit_code()}"
         row = Row("", 0, "end", rec.state.end, "stopped", "cannot tell", why)
         rows.append(row)
         told(row)

@@ -193,6 +193,11 @@ class Walk:
             said = f"The journal ended in a line that was not written whole; it was set aside as {torn.name}."
             self._ledger.emit(NoteAdded(text=said))
 
+    def _say_missing(self, ended: Ended) -> str:
+        """What is missing, or cannot do this, in the words of the last step; "" for an end of another kind."""
+        last = self._ledger.state.route[-1:] if ended.exit_code == MISSING else ()
+        return str((last[0].outcome or {}).get("message", "")) if last else ""
+
     async def _go_one_further(self) -> None:
         control = self.control
         self._house.sync_beside()
@@ -207,7 +212,7 @@ class Walk:
         match decision:
             case Ended():
                 await self._house.close()
-                raise Closing(decision.exit_code, "", decision.end)
+                raise Closing(decision.exit_code, self._say_missing(decision), decision.end)
             case Ask():
                 await self._ask(decision)
             case RunStep():

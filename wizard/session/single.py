@@ -12,6 +12,7 @@ _TITLES: Final = {
     "reference-suspect": "The reference itself is suspect",
     "export-at-fault": "The export is at fault",
     "not-determined": "Not determined to this tolerance",
+    "refused": "The engine refuses the model",
     "unresolved": "The step came to no answer",
 }
 

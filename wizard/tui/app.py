@@ -168,6 +168,10 @@ class Narrowdown(InTurn[int]):
 
     # Screens
 
+    def watched(self) -> tuple[Path, ...]:
+        """The sessions that were opened here, the last first."""
+        return tuple(reversed(self.watchers))
+
     def opened(self, folder: Path) -> bool:
         """Whether it was opened here and is still at work or waiting."""
         return folder in self.watchers and self.watchers[folder].scene.alive

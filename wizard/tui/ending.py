@@ -51,7 +51,11 @@ def say_found(said: Report) -> list[str]:
 def list_todo(scene: Scene, verdict: str) -> list[Deed]:
     """What to do now, the first thing first; keys stand in braces, as ``Narrowdown.fill_in_keys`` fills them in."""
     here, name = scene.folder, name_for_command(scene.folder)
-    made = [Deed("{rewind} goes back to any question, to answer it otherwise.")] if verdict == "unresolved" else []
+    made = (
+        [Deed("{rewind} goes back to any question, to answer it otherwise.")]
+        if verdict in ("unresolved", "refused")
+        else []
+    )
     by_hand = next((c.text for c in commands(scene) if c.text), "")
     cure = scene.state.findings.workaround
     if verdict == "worked-around" and cure is not None:

@@ -1,7 +1,7 @@
 """Where the terminal UI's sessions come from: listed, created, opened, removed."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,11 @@ class Sessions:
         self._listing = Listing()
         self._running: dict[Path, Options] = {}  # of sessions whose form says how they run
 
-    def entries(self) -> Sequence[Summary]:
-        """The sessions of this user, the latest first."""
-        return self._listing.sessions()
+    def entries(self, also: Iterable[Path] = ()) -> Sequence[Summary]:
+        """The sessions of this user, the latest first; ``also``: those that lie elsewhere and were opened here, before them."""
+        found = self._listing.sessions()
+        listed = {entry.path for entry in found}
+        return [*(folders.summary(folder) for folder in also if folder not in listed), *found]
 
     def paused(self, folder: Path) -> bool:
         """Whether the runner at work on this session was told to wait."""

@@ -14,9 +14,11 @@ from engines.compare.judge import (
     judge_whole,
     limit,
     list_slight,
+    places,
     use_up,
     worst,
 )
+from engines.compare.say import say_worst
 from engines.probe import HUGE, Measurement, SampleResult, Score
 
 RULE = Criterion(tolerance=0.01)
@@ -50,6 +52,16 @@ def test_own_and_effect(own: float, effect: float | None, kind: str, reason: str
     verdict = judge(measured(own, effect), RULE, SIGNATURE)
     assert (verdict.kind, verdict.reason) == (kind, reason)
     assert (verdict.own, verdict.effect) == (own, effect)
+
+
+def test_whole_numbers_say_in_how_many_places_they_are_wrong() -> None:
+    code = Score("y", rel_l2=0.001, shape=(1, 168), exact=True, mismatched=1 / 168)
+    verdict = judge(Measurement(results=(SampleResult("real:0", (code,), effect=(code,)),)), RULE, SIGNATURE)
+    assert (verdict.kind, verdict.own, verdict.own_places, verdict.effect_places) == ("fail", 1.0, (1, 168), (1, 168))
+    assert say_worst([SampleResult("real:0", (off(0.5, "x"), code))], RULE) == "wrong in 1 of 168 values"
+    for plain in (off(0.5), Score("y", exact=True, equal=True), Score("y", exact=True, problem="shape")):
+        assert places(plain, RULE) == (0, 0)
+    assert places(code, Criterion(metric="max_abs")) == (0, 0)
 
 
 def test_effect_counts_on_the_failing_outputs_only() -> None:

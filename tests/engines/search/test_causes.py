@@ -199,3 +199,15 @@ def test_a_weight_beyond_the_storage_type(op: str, reached: float, storage: str,
     inner = [cause.Inner(op, "/y", Score("y", rel_l2=1.0, absmax=1.0, max_abs=1.0), ("x", "w"))]
     found = cause.name_cause(Findings(), CASE, inner, storage, None, weights={"w": reached})
     assert (found.name == "weight-overflow") is named
+
+
+def test_a_small_error_that_becomes_another_code_is_a_jump_and_no_cancellation() -> None:
+    """A bias before it made that "the difference of nearly equal values"."""
+    bias = Score("t", rel_l2=2e-4, max_abs=2e-4, absmax=0.8)
+    codes = Score("y", dtype="uint8", shape=(1, 168), exact=True, mismatched=1 / 168, rel_l2=6e-4, max_abs=1.0)
+    inner = [cause.Inner("Add", "/bias", bias, ("x",)), cause.Inner("QuantizeLinear", "/q", codes, ("t",))]
+    case = Case(CASE.candidate, CASE.sample, own=1.0, needs_higher_inputs=True)
+    found = cause.name_cause(Findings(), case, inner, "float16", None)
+    assert (found.name, found.evidence) == (
+        "rounding", "/q (QuantizeLinear) makes 0.595 % other results of values that are wrong by 0.02 %: it jumps."
+    )  # fmt: skip

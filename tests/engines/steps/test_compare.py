@@ -252,6 +252,39 @@ def test_a_model_that_never_runs_fails_in_its_own_way(
     assert done.finish.outcome.message == "why"
 
 
+@pytest.mark.parametrize(
+    ("words", "theirs"),
+    [
+        ("no operator Frob", "Nor does the reference run it, in the same words."),
+        ("no Frob", "The reference: no operator Frob"),
+    ],
+)
+def test_what_the_reference_does_not_run_either_is_refused(answers: Any, walk: Any, words: str, theirs: str) -> None:
+    def answer(probe: Any) -> Measurement:
+        if isinstance(probe, Measure):
+            alone = Measurement(status="unsupported", message=words)
+            return (
+                alone
+                if probe.runs == 0
+                else Measurement(status="reference-failed", message="The reference: no operator Frob")
+            )
+        return answers.opening(probe)
+
+    outcome = walk("compare", answers.context(), answer).finish.outcome
+    assert (outcome.verdict, outcome.failure, outcome.no_reference) == ("refused", "build", True)
+    assert outcome.message.startswith(f"{words} {theirs}")
+
+
+def test_what_only_the_reference_does_not_run_is_not_refused(answers: Any, walk: Any) -> None:
+    def answer(probe: Any) -> Measurement:
+        failed = Measurement(status="reference-failed", message="no operator Frob.")
+        return answers.opening(probe) or (Measurement() if probe.runs == 0 else failed)
+
+    with pytest.raises(StepRefused, match="no operator Frob") as caught:
+        walk("compare", answers.context(), answer)
+    assert caught.value.code == 4
+
+
 def test_a_timeout_settles_nothing(answers: Any, walk: Any) -> None:
     done = walk("compare", answers.context(), lambda probe: Measurement(status="timeout", message="too slow"))
     assert (done.finish.outcome.verdict, done.finish.findings.signature) == ("unresolved", None)

@@ -26,19 +26,6 @@ def test_what_is_where() -> None:
     assert len(found.actual) == BINS
 
 
-def test_how_many_elements_differ() -> None:
-    codes = np.arange(168, dtype=np.int8)
-    other = codes.copy()
-    other[5] += 1
-    for right, wrong, differ in (
-        (codes, codes, 0), (codes, other, 1),
-        (np.array([np.nan, np.inf, 1]), np.array([np.nan, -np.inf, 1]), 1),
-        (np.array([2**62]), np.array([2**62 + 1]), 1),  # equal as doubles
-    ):  # fmt: skip
-        (found,) = summarize_values({"y": right}, {"y": wrong})
-        assert found.differ == differ
-
-
 @pytest.mark.parametrize(
     ("right", "wrong", "grid"),
     [

@@ -112,7 +112,9 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("reproduce", {"verdict": "refused-whole", "failure": "build"}, "refused-whole", "refused-whole"),
         ("sanitize", {"verdict": "fails", "failure": "build"}, "yes", "reduce"),
         ("sanitize", {"verdict": "could-not", "failure": "build"}, "stuck", "reduce"),
-        ("minimal-case", {"confirmed": True, "cause": "build-failure", "culprits": 1}, "report", "case-found"),
+        ("minimal-case", {"confirmed": True, "cause": "build-failure", "culprits": 1}, "report", "refused-part"),
+        ("reproduce", {"verdict": "refused", "no_reference": True}, "refused", "refused"),
+        ("workaround", {"cause": "build-failure", "culprits": 1}, "no", "refused-part"),
         (
             "minimal-case",
             {"confirmed": True, "cause": "build-failure", "culprits": 1, "fixable": True},
@@ -184,6 +186,8 @@ def test_a_step_that_failed_is_no_dead_end(node: str, answer: str, to: str) -> N
 def values_of(kind: Any) -> st.SearchStrategy[Any]:
     if typing.get_origin(kind) is typing.Literal:
         return st.sampled_from(typing.get_args(kind))
+    if typing.get_origin(kind) is tuple:
+        return st.tuples(*map(values_of, typing.get_args(kind)))
     simple: dict[Any, st.SearchStrategy[Any]] = {
         int: st.integers(0, 9) | st.integers(0, 2000),
         float: st.one_of(st.floats(0, 1e30), st.sampled_from([0.0, 1.0, 1e300])),

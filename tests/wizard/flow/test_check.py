@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wizard.flow.check import Problem, check, destination, errors, holds, recommend
-from wizard.flow.load import parse
+from wizard.flow.load import FlowProblem, parse
 from wizard.flow.model import Answer, Detour, FlowNode
 
 Lint = Callable[[str], list[Problem]]
@@ -48,7 +48,7 @@ def test_the_right_flow_has_no_problems(lint: Lint, right: str) -> None:
         # rules
         ("verdict: wrong", "verdct: wrong", 16, 16, "step 'looking' does not measure 'verdct'.", "Did you mean 'verdict'?"),
         ("verdict: wrong", "verdict: wrng", 16, 25, "'verdict' is never 'wrng'.", "Did you mean 'wrong'?"),
-        ("{gt: 0.5}", "{gr: 0.5}", 16, 40, "there is no comparison 'gr'.", "Did you mean 'gt'?"),
+        ("{gt: 0.5}", "{gr: 0.5}", 16, 40, "there is no comparison 'gr'.", "Known: ge, gt, le, lt, ne, in."),
         ("{gt: 0.5}", "{gt: much}", 16, 44, "'error' is a number, and never 'much'.", ""),
         ("error: {gt: 0.5}", "names: {gt: 0.5}", 16, 40, "'names' is not a number, so 'gt' can never hold.", ""),
         ("steady: false", "steady: 0", 21, 31, "'steady' is true or false, and never '0'.", ""),
@@ -306,3 +306,21 @@ def test_a_detour_wins_where_its_rule_holds() -> None:
     assert destination(answer, {"switchable": False}) == "here"
     assert destination(answer, None) == "here"
     assert destination(Answer(text="", goto="here"), {"switchable": True}) == "here"
+
+
+def test_of_several_detours_the_first_whose_rule_holds_wins() -> None:
+    ways = (Detour(when={"a": 1}, goto="one"), Detour(when={"b": 1}, goto="two"))
+    answer = Answer(text="", goto="here", detour=ways)
+    led = [destination(answer, {"a": a, "b": b}) for a, b in ((1, 1), (0, 1), (0, 0))]
+    assert led == ["one", "two", "here"]
+
+
+def test_each_of_several_detours_is_checked_in_its_place(broken: Change, lint: Lint) -> None:
+    one = "detour: {when: {error: null}, goto: done}"
+    more = "detour:\n          - {when: {error: null}, goto: done}\n          - {when: {stedy: true}, goto: don}"
+    found = [(p.line, p.column, p.message) for p in lint(broken(one, more))]
+    assert found == [
+        (24, 21, "step 'looking' does not measure 'stedy'."), (24, 41, "there is no node or end 'don'."),
+    ]  # fmt: skip
+    with pytest.raises(FlowProblem, match=r"24:14: there is no 'wenn' in 'detour' of node 'look'\."):
+        lint(broken(one, more.replace("when: {stedy", "wenn: {stedy")))

@@ -24,6 +24,8 @@ def measured(kind: Any, number: int) -> Any:
     """A value of an outcome's field that is met nowhere else."""
     if typing.get_origin(kind) is typing.Literal:
         return typing.get_args(kind)[0]
+    if typing.get_origin(kind) is tuple:
+        return [7000 + number, 8000]
     kinds = [k for k in typing.get_args(kind) or (kind,) if k is not type(None)]
     return {bool: True, int: 7000 + number, float: 7000.5 + number, str: f"fact{number}"}[kinds[0]]
 

@@ -543,21 +543,16 @@ def test_a_picture_of_differences_has_a_place_to_point_at() -> None:
 
 def test_one_code_of_many_is_not_100_percent() -> None:
     """Whole numbers are right or wrong as a whole: "by itself wrong by 100 %" was said of 1 of 168 codes."""
-    bins = (1, *[0] * 31)
-    codes = Values("y", "int8", (1, 168), -1.0, 7.0, bins, bins, 0, 0, ((1.0,),), (".",), differ=1)
-    for values, said in (
-        (codes, "by itself wrong in 1 of 168 values"),
-        (msgspec.structs.replace(codes, shape=(1, 1)), "by itself wrong in its one value"),
-        (msgspec.structs.replace(codes, differ=-1), "by itself wrong by 100 %"),  # of an earlier version
-        (msgspec.structs.replace(codes, dtype="float32"), "by itself wrong by 100 %"),
-    ):
-        told = with_values(values)
-        culprit = msgspec.structs.replace(told.culprits[0], own=1.0)
-        told = msgspec.structs.replace(told, culprits=(culprit,), metric="rel_l2")
-        assert said in "\n".join(summary(told))
-        words = said.removeprefix("by itself ")
-        assert words in text_of(to_html(told))
-        assert words in to_markdown(told)
+    plain = report("Conv")
+    for places, said in (
+        ((1, 168), "wrong in 1 of 168 values"), ((1, 1), "wrong in its one value"), ((0, 0), "wrong by 100 %"),
+    ):  # fmt: skip
+        found = {"own": 1.0, "effect": 1.0, "own_places": places, "effect_places": places}
+        culprit = msgspec.structs.replace(plain.culprits[0], **found)
+        told = msgspec.structs.replace(plain, culprits=(culprit,), metric="rel_l2", error=1.0, error_places=places)
+        assert f"by itself {said}, your model's outputs {said} by it" in "\n".join(summary(told))
+        for text in (text_of(to_html(told)), to_markdown(told)):
+            assert text.count(said) >= 3
 
 
 def test_a_single_node_has_nothing_to_spare() -> None:

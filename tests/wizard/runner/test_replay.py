@@ -21,12 +21,14 @@ from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.runner import replay
 from wizard.runner.client import Client
+from wizard.runner.decisive import Decisive, judged_as
 from wizard.runner.replay import dry, real, recording, search
 from wizard.runner.table import AS_EXPECTED, CANNOT_TELL, DIFFERS, Replay
 from wizard.session import events as e
 from wizard.session import folder as folders
 from wizard.session.journal import NAME, Journal, read
 from wizard.session.problems import SessionProblem
+from wizard.session.state import Visit
 
 # -- dry: over the searching world of the other tests -------------------------------------------------------------------
 
@@ -254,6 +256,31 @@ def test_the_same_engine_still_fails(confirmed):
     assert (confirmed / NAME).read_bytes() == journal
 
 
+def test_a_real_sample_that_fails_is_told_before_a_made_up_one_that_is_further_off():
+    """As the session tells it: "show" said 0.15 % and "replay" 0.215 % of one and the same probe."""
+    rule = Criterion(tolerance=0.01)
+    visit = Visit("look", 1, findings=Findings(criterion=rule, signature=Signature(kind="accuracy", sample="real:0")))
+    probe = Measure(model="m", inputs="i", samples=("real:0", "random:0"), engine="e", reference="r")
+    item = Decisive(visit, "whole", probe, None)
+
+    def size(real: float, drawn: float) -> float | None:
+        rows = [("real:0", real), ("random:0", drawn)]
+        m = Measurement(results=tuple(SampleResult(name, (Score("y", rel_l2=x),)) for name, x in rows))
+        return judged_as(item, m).own
+
+    assert (size(0.02, 0.5), size(0.001, 0.5), size(0.001, 0.002)) == (0.02, 0.5, 0.002)
+
+
+def test_numbers_that_only_words_are_made_of_decide_nothing():
+    """An earlier version's journal has not in how many places whole numbers were wrong."""
+    before = Findings(signature=Signature(kind="accuracy", sample="real:0", errors={"y": 1.0}))
+    told = msgspec.structs.replace(before.signature, places=(1, 168))
+    now = msgspec.structs.replace(before, signature=told)
+    assert replay._decided(before) == replay._decided(now)
+    other = msgspec.structs.replace(now, signature=msgspec.structs.replace(told, sample="real:1"))
+    assert replay._decided(other) != replay._decided(now)
+
+
 def test_a_mended_engine_is_fixed(confirmed):
     found = again(confirmed, fixed=True)
     assert outcomes(found) == ["fixed", "fixed", "still passes", "still passes"]
@@ -380,16 +407,17 @@ def test_all_three_ways_on_a_real_model(tmp_path):
 
 
 class Ended:
-    """A client whose runner has ended with this code and asked nothing."""
+    """A client whose runner has ended with this code, at this end of the flow or at none, and asked nothing."""
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, end: str = "") -> None:
         self.exit_code = lambda: code
+        self.closed = e.SessionClosed(end=end, exit_code=code)
 
     def alive(self) -> bool:
         return False
 
-    def poll(self) -> tuple[()]:
-        return ()
+    def poll(self) -> tuple[e.SessionClosed]:
+        return (self.closed,)
 
     def progress(self) -> None:
         return None
@@ -399,7 +427,7 @@ def test_a_search_that_came_to_any_end_was_not_stopped(confirmed):
     seen = recording(confirmed)
     codes = sorted(set(BY_VERDICT.values()))
     assert len(codes) > 7
-    assert [replay._followed(Ended(code), seen, True, print) for code in codes] == [[]] * len(codes)
+    assert [replay._followed(Ended(code, "end"), seen, True, print) for code in codes] == [[]] * len(codes)
     for code in (BAD_USAGE, NEEDS_PERSON, MISSING, OUR_FAULT, STOPPED):
         (row,) = replay._followed(Ended(code), seen, True, print)
         assert (row.now, row.outcome) == ("stopped", "cannot tell"), code

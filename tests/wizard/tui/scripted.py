@@ -1,7 +1,7 @@
 """A scripted session and library: the terminal UI against events that a test chooses."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +196,7 @@ class FakeLibrary:
         self.finished: list[Path] = []
         self.tried: list[str] = []
 
-    def entries(self) -> Sequence[Summary]:
+    def entries(self, also: Iterable[Path] = ()) -> Sequence[Summary]:
         return self.listed
 
     def paused(self, folder: Path) -> bool:

@@ -20,10 +20,28 @@ def within(shown: Callable[[], list[tuple[int, Key]]], edge: int) -> Callable[[]
 
 
 def test_what_fits() -> None:
-    assert fitting([5, 5, 5], [False, False, True], 15) == [True, True, True]
-    assert fitting([5, 5, 5], [False, False, True], 12) == [True, False, True]
-    assert fitting([5, 9, 2], [False, False, True], 12) == [True, False, True], "no smaller one takes its place"
-    assert fitting([5, 5], [True, True], 3) == [True, True]
+    assert fitting([5, 5, 5], [-1, -1, 0], 15) == [True, True, True]
+    assert fitting([5, 5, 5], [-1, -1, 0], 12) == [True, False, True]
+    assert fitting([5, 9, 2], [-1, -1, 0], 12) == [True, False, True], "no smaller one takes its place"
+    assert fitting([5, 5], [0, 1], 3) == [False, False]
+    assert fitting([9, 6, 8, 7], [-1, 3, 0, 1], 22) == [False, True, True, True]
+    assert fitting([9, 6, 8, 7], [-1, 3, 0, 1], 18) == [False, False, True, True], (
+        "of those that stay the last one goes"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scene", "first"), [(s.opened, "go"), (s.running, "stop"), (s.asking, "answer")], ids=["offer", "running", "ask"]
+)
+async def test_forty_columns_name_the_key_that_goes_on(
+    session: FakeSession, make_app: Make, scene: Callable[[FakeSession], FakeSession], first: str
+) -> None:
+    """They named five keys, and not Enter."""
+    scene(session)
+    app = make_app()
+    async with app.run_test(size=(40, 20)) as pilot:
+        await settle(pilot, lambda: {first, "keys_help", "back", "quit_session"} <= labels(app).keys())
+        assert within(lambda: shown_by(app), 40)()
 
 
 def labels(app: Narrowdown) -> dict[str, str]:

@@ -4,12 +4,15 @@ from typing import Any
 
 import pytest
 
+from engines.findings import Case, Culprit
+from engines.probe import Candidate
 from wizard.session import events as e
 from wizard.tui import narrative
 from wizard.tui.board import Board, Hunt, Row
 from wizard.tui.client import Watcher
 from wizard.tui.glyphs import UNICODE
 from wizard.tui.widgets.evidence import LONGEST, Seen, evident, facts, shorten
+from wizard.tui.widgets.finish import culprit_rows, say_alike_culprit
 
 from . import scripted as s
 from .scripted import FakeSession
@@ -25,6 +28,21 @@ def test_counts_stand_beside_what_they_are_counted_of() -> None:
     ]
     none = {"real_samples": 0, "real_failing": 0, "unseen": 0, "unseen_ok": 0, "unseen_failing": 0}
     assert facts(none, tuple(none), "inputs") == [], "none of none"
+
+
+def test_whole_numbers_are_told_by_how_many_are_wrong() -> None:
+    """A panel, and the last page, said "100 %" of 1 of 168 codes."""
+    assert (
+        facts({"own": 1.0, "own_places": [1, 168]}, ("own",), "extract", "rel_l2")[0][1] == "wrong in 1 of 168 values"
+    )
+    case = Case(Candidate(), "real:0", nodes=("q",), own=1.0, effect=1.0, own_places=(1, 168), effect_places=(2, 168))
+    rows = dict(culprit_rows(Culprit(case, "rounding"), "rel_l2", 80, UNICODE))
+    assert rows["fails"] == (
+        "by itself it is wrong in 1 of 168 values; your model's outputs are wrong in 2 of 168 values by it"
+    )
+    assert "Wrong in 1 of 168 values; your model in 2 of 168 values." in say_alike_culprit(
+        Culprit(case, "rounding"), "rel_l2", 80, UNICODE
+    )
 
 
 def test_a_zero_that_says_nothing_is_left_out_and_what_was_not_measured_is_not() -> None:

@@ -12,6 +12,7 @@ from wizard.exits import Refusal
 from wizard.problem import Problem
 from wizard.runner.options import Options
 from wizard.session import events as e
+from wizard.session import folder as folders
 from wizard.session import journal
 from wizard.tui.library import Sessions
 
@@ -95,3 +96,12 @@ def test_answers_of_a_checker_with_other_variables_are_not_taken_over(
     assert [event.key for event in journal.read(again / journal.NAME) if isinstance(event, e.ProbeFinished)] == kept
     library.open(again)
     assert opened[-1].handed == names
+
+
+def test_a_session_that_lies_elsewhere_is_in_the_list_while_it_is_open(opened: list[Options], tmp_path: Path) -> None:
+    """Whoever went back to the list from it was told "Enter goes back", and Enter did nothing, or opened another one."""
+    library = Sessions()
+    home = library.create(problem(), Options())
+    folders.create(problem(), (home / folders.FLOW).read_text(), folder=tmp_path / "elsewhere")
+    assert [s.path for s in library.entries()] == [home]
+    assert [s.path for s in library.entries((home, tmp_path / "elsewhere"))] == [tmp_path / "elsewhere", home]

@@ -176,7 +176,7 @@ class SessionsScreen(Hosted):
         """List the sessions, in a thread."""
         began = time.thread_time()
         try:
-            entries, problem = tuple(self.host.library.entries()), ""
+            entries, problem = tuple(self.host.library.entries(self.host.watched())), ""
             self._paused = frozenset(e.path for e in entries if e.holder and self.host.library.paused(e.path))
             naming.titles()
         except OSError as error:

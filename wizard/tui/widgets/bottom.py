@@ -12,19 +12,27 @@ from wizard.tui import keys
 from wizard.tui.glyphs import ASCII
 from wizard.tui.widgets.lines import Lines, row
 
-# What stays when not all fit: whoever knows these finds the others, in the help.
-KEPT = ("why", "terms", "back", "leave_form", "quit_session", "keys_help", "form_help", "command_palette")
+# What stays when not all fit, the first of them the longest: what goes on, or stops; then whoever knows these finds the others,
+# in the help.
+KEPT = (
+    "go", "answer", "open", "stop", "keys_help", "form_help", "back", "leave_form", "quit_session", "why", "command_palette",
+    "terms",
+)  # fmt: skip
 KEY, LABEL = "bold $footer-key-foreground", "$footer-description-foreground"
 POINTED_AT = " on $block-hover-background"
 
 
-def fitting(widths: Sequence[int], kept: Sequence[bool], room: int) -> list[bool]:
-    """Which of these, in this order, stand on ``room`` cells: those that are kept, and of the others the first ones."""
-    room -= sum(width for width, keep in zip(widths, kept, strict=True) if keep)
-    stands = []
-    for width, keep in zip(widths, kept, strict=True):
-        room -= 0 if keep else width
-        stands.append(keep or room >= 0)
+def fitting(widths: Sequence[int], ranks: Sequence[int], room: int) -> list[bool]:
+    """Which of these, in this order, stand on ``room`` cells: those of a rank from 0 on, the lowest first, then the first ones
+    of the others, whose rank is -1."""
+    stands = [False] * len(widths)
+    for at in sorted((at for at, rank in enumerate(ranks) if rank >= 0), key=lambda at: ranks[at]):
+        stands[at] = widths[at] <= room
+        room -= widths[at] if stands[at] else 0
+    for at, rank in enumerate(ranks):
+        if rank < 0:
+            room -= widths[at]
+            stands[at] = room >= 0
     return stands
 
 
@@ -79,7 +87,8 @@ class Bottom(Lines[tuple[Key, ...]]):
     def standing(self, width: int) -> list[tuple[int, Key]]:
         """(first cell, key) of those that stand on a line of this width; the palette's at its right end."""
         named = [k for k in self._told if k.action != "command_palette" or width >= self._palette_from]
-        stands = fitting([key.width + 1 for key in named], [key.action in KEPT for key in named], width)
+        ranks = [KEPT.index(key.action) if key.action in KEPT else -1 for key in named]
+        stands = fitting([key.width + 1 for key in named], ranks, width)
         found, at = [], 0
         for key, stays in zip(named, stands, strict=True):
             if stays:

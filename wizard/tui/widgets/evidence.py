@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from textual.content import Content
 
+from engines.compare.say import say_part
 from wizard.report.document import Look
 from wizard.report.figures import parse_profile
 from wizard.tui import pictures
@@ -131,7 +132,9 @@ def facts(outcome: Mapping[str, Any], fields: Sequence[str], step: str, metric: 
             missing.append(label(name, step, precision))
             continue
         counted = f" of {show_value(of)}" if of is not None else ""
-        rows.append((label(name, step, precision), shorten(show_fact(name, value, metric)) + counted))
+        places = outcome.get(f"{name}_places") or (0, 0)
+        shown = say_part(value, metric, places) if places[0] else shorten(show_fact(name, value, metric))
+        rows.append((label(name, step, precision), shown + counted))
     return rows + ([("not measured", ", ".join(missing))] if missing else [])
 
 

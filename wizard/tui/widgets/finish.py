@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from engines import causes
-from engines.compare.say import wrong_by
+from engines.compare.say import say_part
 from engines.findings import Case, Culprit, Findings
 from engines.graph import ranges
 from engines.search.known import list_facts
@@ -62,8 +62,9 @@ def say_alike_culprit(culprit: Culprit, metric: str, width: int, glyphs: Glyphs)
     case = culprit.case
     told = bool(culprit.evidence) and all(name in culprit.evidence for name in case.nodes)
     said = culprit.evidence if told else f"{list_case_nodes(case, width, glyphs)}. {culprit.evidence}".rstrip()
-    own = "" if case.own is None else wrong_by(case.own, metric)
-    effect = "" if case.effect is None else f"; your model {wrong_by(case.effect, metric).removeprefix('wrong ')}"
+    own = "" if case.own is None else say_part(case.own, metric, case.own_places)
+    moved = say_part(case.effect, metric, case.effect_places).removeprefix("wrong ")
+    effect = "" if case.effect is None else f"; your model {moved}"
     fails = f"fails {case.verified.replace('/', ' of ')}" if case.verified else ""
     numbers = (", ".join(filter(None, (fails, own))) + effect).removeprefix("; ")
     passing = f" It passes {passes(case, glyphs)}." if case.good is not None else ""
@@ -77,8 +78,12 @@ def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> l
     ops = say_operators(case.ops, f" {glyphs.arrow} ")
     # Of the fresh looks, where any were taken.
     often = f"{case.verified.replace('/', ' of ')} times" if case.verified else ""
-    own = "" if case.own is None else f"by itself it is {wrong_by(case.own, metric)}"
-    effect = "" if case.effect is None else f"your model's outputs are {wrong_by(case.effect, metric)} by it"
+    own = "" if case.own is None else f"by itself it is {say_part(case.own, metric, case.own_places)}"
+    effect = (
+        ""
+        if case.effect is None
+        else f"your model's outputs are {say_part(case.effect, metric, case.effect_places)} by it"
+    )
     rows = [
         (f"{len(case.nodes)} nodes" if len(case.nodes) != 1 else "1 node", ops or "?"),
         ("named", list_case_nodes(case, width, glyphs)),
