@@ -1,6 +1,6 @@
 """confirm (node ``minimal-case``): the case again in fresh builds, its cause named, and whether the model fails without it."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -112,26 +112,15 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     known = known or wide
     # What does not build gives no values that could be patched; and where the whole model is cured, none need be.
     patchable = not ctx.check and ask.signature.kind != "build" and not remedy
-    patches, keep, fits = (yield from walk_forward(ask, case, params.most_patches)) if patchable else ((), (), True)
-    righted: tuple[int, ...] = ()
-    cut_off = patches
-    if patches and not ctx.can("keep") and has_own_share(case):
-        # Its nodes are computed by the reference, for the reason that is told below.
-        righted, patches = keep, ()
-    elif not fits and ctx.can("keep"):
-        patches = ()  # its values cannot be fed: the next round keeps its nodes in FP32 instead
-        keep = yield from widen_kept(ask, keep, params.most_patches)
-    elif patches and (yield from rights_itself(ask, case)):
-        # Right by itself in FP32, so that its own share can be taken away: right values fed after it would take every error
-        # with it that was made before it, and who made those would never be looked for.
-        patches = ()
+    cut: Cut = (yield from _cut_off(ctx, ask, case, params.most_patches)) if patchable else Cut()
+    patches = cut.patches
     culprit = Culprit(
         case=case,
         cause=cause.name,
         evidence=cause.evidence,
         at=cause.beyond,
         patches=ranges.encode(patches),
-        keep=ranges.encode(keep),
+        keep=ranges.encode(cut.keep),
         dir=culprit_folder(len(findings.culprits) + 1),
     )
     after = msgspec.structs.replace(findings, case=case)
@@ -143,10 +132,10 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         culprit = msgspec.structs.replace(culprit, keep=ranges.encode(remedy), also=_also(ask, case, remedy))
         patched = findings.workaround.error if findings.workaround else None
     elif patchable and not (findings.optimizers or findings.options or findings.tactics):
-        cured = () if patches or righted else keep
-        after, patched, still = yield from measure_cured(ask, after, patches, cured, righted)
-        if righted and patched is None:
-            patches = cut_off  # the engine runs no such part
+        cured = () if patches or cut.righted else cut.keep
+        after, patched, still = yield from measure_cured(ask, after, patches, cured, cut.righted)
+        if cut.righted and patched is None:
+            patches = cut.around  # the engine runs no such part
             culprit = msgspec.structs.replace(culprit, patches=ranges.encode(patches))
             after, patched, still = yield from measure_cured(ask, after, patches, ())
         if still and cause.beyond and not known and ctx.can("keep"):
@@ -213,6 +202,32 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
             "good": (there.ask(case.good, feed=feed),) if case.good else (),
         },
     )
+
+
+class Cut(NamedTuple):
+    """What takes the error that a case makes out of the whole model."""
+
+    patches: tuple[int, ...] = ()  # tensors that are fed with reference values
+    keep: tuple[int, ...] = ()  # nodes that are kept in FP32
+    righted: tuple[int, ...] = ()  # nodes that the reference computes
+    around: tuple[int, ...] = ()  # the patches that do it where the engine runs none of those nodes alone
+
+
+def _cut_off(ctx: StepContext, ask: Inquiry, case: Case, most: int) -> Sub[Cut]:
+    """The way that leaves in the model what was wrong before the case, where there is one."""
+    patches, keep, fits = yield from walk_forward(ask, case, most)
+    if patches and not ctx.can("keep") and has_own_share(case):
+        # Its nodes are computed by the reference, for the reason that is told below.
+        return Cut(keep=keep, righted=keep, around=patches)
+    if not fits and ctx.can("keep"):
+        # Its values cannot be fed: the next round keeps its nodes in FP32 instead.
+        keep = yield from widen_kept(ask, keep, most)
+        return Cut(keep=keep)
+    if patches and (yield from rights_itself(ask, case)):
+        # Right by itself in FP32, so that its own share can be taken away: right values fed after it would take every error
+        # with it that was made before it, and who made those would never be looked for.
+        return Cut(keep=keep)
+    return Cut(patches, keep)
 
 
 def _describe_rest(ask: Inquiry, case: Case) -> Sub[str]:
