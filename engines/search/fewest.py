@@ -64,8 +64,8 @@ LONG = 0.1
 ROOM = 0.01
 # Times the groups at first: with fewer builds left their halves would take all of them, and nothing would be left out.
 AFFORDED = 6
-# Where kernels are timed and an emulation told the order: nodes up to which each is tried without, which takes a build or two. Of
-# more they are looked through in groups, in so many builds at most, and no further: 367 left out 22 of basic_pitch's 85.
+# Where kernels are timed and an emulation told the order: nodes up to which each is tried without, which takes a build or two;
+# and builds in which more of them are looked through in groups. 367 left out 22 of 85 nodes that basic_pitch seems to need.
 EACH = 24
 IN_GROUPS = 60
 # Times the nodes that were foretold; where more are needed the order was none to go by, and they are looked through in groups.
@@ -257,9 +257,13 @@ class Fewest(KeptSets):
         self, tries: Sequence[NodeSet], growing: Sequence[NodeSet], before: NodeSet, rule: Criterion
     ) -> Sub[NodeSet]:
         """The first set that passes on what is searched on, each with ``before``; everything where none does."""
-        # Around the seeds each takes a build, and an emulation says for none what brings the most.
-        sets = tries or (growing[:1] if self.draft else growing)
-        for keep in _list_starts(self.ask, self.everything, sets, before):
+        there: Fewest | None = None
+        for i, keep in enumerate(_list_starts(self.ask, self.everything, tries or growing, before)):
+            # The likeliest is asked at once; of the others those that an emulation takes for enough, where there is one.
+            if i == 1 and self.draft:
+                there = yield from self.draft(self)
+            if there is not None and not (yield from there.passes(keep, rule, self.working)).passed:
+                continue
             if (yield from self.passes(keep, rule, self.working)).passed:
                 return keep
         return self.everything
@@ -269,6 +273,7 @@ class Fewest(KeptSets):
     ) -> Sub[NodeSet]:
         """``start`` without what the samples of the search do not need by ``rule``; ``before`` stays. ``by_weight``: what brings
         the least is found out first, and left out together."""
+        ask = self.ask
         added = _likely_last(tuple(n for n in start if n not in set(before)), likely)
 
         def needed(items: NodeSet) -> Sub[Verdict]:
@@ -276,24 +281,35 @@ class Fewest(KeptSets):
 
         # What the reference foretold is mostly needed, each node of it.
         each = functools.partial(leave_out_each, once=True)  # all once more when nothing joins any more: ``polish``
-        leave_out = each if start == list_cured(self.ask.findings) else leave_out_groups
+        leave_out = each if start == list_cured(ask.findings) else leave_out_groups
         most = 0  # of those that are left the most that it is not worth to look at once more, before all is
+        limit = self.limit
         if by_weight and len(added) > 2 * GROUPS and self.limit - self.spent > AFFORDED * GROUPS:
-            order, guess, adds_up = yield from self._order(tuple(sorted(added)), rule)
+            nodes = tuple(sorted(added))
+            order: NodeSet
+            order, guess, adds_up = yield from self._order(nodes, rule)
 
             def does(length: int) -> Sub[bool]:
                 return (yield from needed(order[:length])).failed
 
-            enough, most = len(order), 0
-            if adds_up:
+            def shortest() -> Sub[int]:
                 self.pace.left = halvings(len(order)) + guess
-                enough = yield from find_prefix(len(order), guess, does)
-                most = EACH if self.draft else FAR_MORE * guess + GROUPS
+                return (yield from find_prefix(len(order), guess, does)) if adds_up else len(order)
+
+            enough: int = yield from shortest()
+            own = self.draft is None
+            if not own and enough > EACH and is_ordered(ask.ctx):
+                # Another order than the engine's own. Where types are free it computes what is left out alone as its neighbours
+                # are, or builds nothing so, and there is no better one to be had.
+                order, guess, adds_up = yield from self._weigh(nodes, rule)
+                enough, own = (yield from shortest()), True
+            if not own:
+                self.limit = min(limit, self.spent + IN_GROUPS)
+            most = (FAR_MORE * guess + GROUPS if own else EACH) if adds_up else 0
             added = tuple(reversed(order[:enough]))
         if len(added) > most:
-            limit, self.limit = self.limit, min(self.limit, self.spent + IN_GROUPS) if self.draft else self.limit
             added = yield from leave_out(added, needed, self.pace)
-            self.limit = limit
+        self.limit = limit
         self.pace.left = 0
         return tuple(sorted({*before, *added}))
 

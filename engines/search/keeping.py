@@ -102,6 +102,10 @@ def _search(
     search.pace = Pace(0, AFTER // 2)
     # A set that is made better soon is told without a curve and a file: they would be made once more then.
     final: Measurement = yield from search.measure(best.keep, search.all_seen(), save="" if put_off else "workaround")
+    if final.status != "ok":
+        # What was made near the given ones cannot be run again, so these decide alone.
+        search.seen = frozenset(by_sample(plain)) - held
+        final = yield from search.measure(best.keep, everywhere)
     minimal = search.needs_each(best.keep)
     unseen: Unseen = yield from count_plain(ask, best.tried, best.unseen)
     if put_off:

@@ -223,6 +223,7 @@ def test_extract_and_reduce_end_with_what_was_seen_to_fail(n: int, seed: int, cu
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(1, 24), seeds, st.integers(1, 3), rates)
+@example(14, 482, 3, 0.234375)  # in the end what was made near the given ones cannot be run again
 @example(24, 48, 2, 0.25)  # the smaller set cures what was searched on, and its look at all samples has no answer
 def test_precision_keeps_what_every_sample_needs(n: int, seed: int, samples: int, broken: float) -> None:
     """Each sample needs nodes of its own; what is kept is all of these, and each is needed."""
