@@ -29,7 +29,7 @@ def test_a_refused_model_is_reduced_to_the_node_at_fault(narrowdown: Any, tmp_pa
     assert done.code == 0, done.err
     assert "ScatterND" in done.out
     report = json.loads((session / "case" / "report.json").read_text())
-    assert report["verdict"] == "minimal-case"
+    assert report["verdict"] == "build-failure"
     (culprit,) = report["culprits"]
     assert culprit["cause"] == "build-failure"
     assert culprit["own"] is None

@@ -10,6 +10,7 @@ import pytest
 
 from wizard import trust
 from wizard.runner import replay as replays
+from wizard.runner.progress import NAME as PROGRESS
 from wizard.session import folder as folders
 
 from .conftest import Walk, Walked, command, environment
@@ -31,11 +32,11 @@ QUICK = ("not-reproduced", "worked-around")
 
 
 def bytes_of(folder: Path) -> dict[str, str]:
-    """Every file of a session by its digest."""
+    """Every file of a session by its digest, but for what its own process may still draw of its end."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name != PROGRESS
     }
 
 
