@@ -318,3 +318,15 @@ def test_two_planted_faults_on_a_real_engine_that_keeps_no_nodes(
     assert {n for c in session.findings.culprits for n in c.case.nodes} == {early, late}, route
     assert session.findings.culprits[0].case.nodes == (late,), "the larger one first"
     assert not session.findings.patches
+
+
+def test_what_no_precision_cures_is_fed_over_with_right_values() -> None:
+    """Its nodes in FP32 are wrong as before, so that nothing but the reference's values takes its error out of the model."""
+    chain = [() if i == 0 else (i - 1,) for i in range(12)]
+    engine = Simulated.single(graph(chain), {7: 0.5}, stubborn=frozenset({7}))
+    reduced = walk("reduce", engine.context(), engine).finish.findings
+    done = walk("confirm", engine.context(findings=reduced), engine).finish
+    (culprit,) = done.findings.culprits
+    assert culprit.patches, "what it gives"
+    assert not done.outcome.patched_fails
+    assert done.outcome.patched_error == 0
