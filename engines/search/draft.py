@@ -23,30 +23,34 @@ from engines.search.whole import list_feeds
 
 # Times the margin that a search aims at: what an engine makes of a set is now better, now worse than the emulation.
 WIDER = 1.5
-# Questions that tell the order of nodes, the heaviest first: beyond them it is as good as it gets. A model of 332 nodes that are
-# nearly all of some weight took 250.
-MOST = 100
 # Seconds of a question that no build with nodes kept was seen to be below by far: TensorRT's took 0.6 and more.
 QUICK = 0.3
 
 
-class Draft:
-    """The emulation beside one search on the engine."""
+def emulate_search(search: Fewest, emulation: str) -> Fewest:
+    """The same search on the emulation, with a wider margin; it has seen nothing yet."""
+    there = search.ask.of(emulation)
+    steady = msgspec.structs.replace(there.ctx, engine_info=msgspec.structs.replace(there.ctx.engine_info, gpus=0))
+    params = PrecisionParams(margin=WIDER * (search.params.margin or search.find_margin()))
+    return Fewest(msgspec.structs.replace(there, ctx=steady), params, search.everything)
 
-    def __init__(self, search: Fewest, emulation: str, build_seconds: float = 0.0) -> None:
-        """``build_seconds``: of a build with nodes kept, 0 where that is not known."""
-        there = search.ask.of(emulation)
-        steady = msgspec.structs.replace(there.ctx, engine_info=msgspec.structs.replace(there.ctx.engine_info, gpus=0))
-        params = PrecisionParams(budget=MOST, margin=WIDER * (search.params.margin or search.find_margin()))
+
+class Draft:
+    """The emulation beside one search on the engine. What was asked of it is asked once."""
+
+    def __init__(self, search: Fewest, emulation: str, build_seconds: float) -> None:
+        """``build_seconds``: of a build with nodes kept."""
+        self._there = emulate_search(search, emulation)
         self._cheap = max(QUICK, build_seconds / CHEAPER)
-        self.there = Fewest(msgspec.structs.replace(there, ctx=steady), params, search.everything)
 
     def open(self, search: Fewest) -> Sub[Fewest | None]:
-        """The same search on the emulation, knowing what that on the engine has seen; None where the engine is about as quickly
-        asked, or the emulation does not fail there."""
-        there = self.there
+        """The search on the emulation, knowing what that on the engine has seen; None where the engine is about as quickly asked,
+        or the emulation does not fail there."""
+        there = self._there
         there.near |= search.near
-        there.seen, there.working, there.aim = search.seen, search.working, search.aim
+        there.seen, there.working = search.seen, search.working
+        # What was asked for an order before leaves this one as many questions.
+        there.limit = there.spent + there.params.budget
         plain: Measurement = yield from there.measure((), search.working)
         dear = plain.build_seconds + plain.run_seconds > self._cheap
         return None if dear or not judge_whole(plain, search.ask.criterion).failed else there
@@ -54,9 +58,7 @@ class Draft:
 
 def draft_for_given(ask: Inquiry, emulation: str, seeds: NodeSet) -> Sub[NodeSet]:
     """The fewest nodes around these that the emulation needs kept for the given samples; empty where that is not to be had."""
-    search = Fewest(ask, PrecisionParams(), tuple(range(len(ask.index.nodes))))
-    there = Draft(search, emulation).there
-    there.params = msgspec.structs.replace(there.params, budget=PrecisionParams().budget)
+    there = emulate_search(Fewest(ask, PrecisionParams(), tuple(range(len(ask.index.nodes)))), emulation)
     everywhere = list_feeds(ask.findings)
     plain: Measurement = yield from there.measure((), everywhere)
     whole: Measurement = yield from there.measure(there.everything, everywhere)

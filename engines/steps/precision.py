@@ -10,9 +10,8 @@ from engines.graph import ranges
 from engines.probe import HUGE
 from engines.search import works
 from engines.search.cost import Plan, Size, Work, count_rows
-from engines.search.draft import MOST
 from engines.search.emulation import find_emulation
-from engines.search.fewest import PrecisionParams
+from engines.search.fewest import TOLD, PrecisionParams
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.keeping import keep_higher
 from engines.search.kept import Kept, make_workaround, say_kept
@@ -123,7 +122,7 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
     search = Work("whole", min(budget, wanted), fed, ahead=True, times=times)
     if ctx.engine_info.gpus:
         search = msgspec.structs.replace(search, times=1.0, more=TIMED_ANEW, span=TIMED_SPAN)
-    drafted = works.between(Work("other", DRAFTED, fed), 0, 2 * MOST) if find_emulation(ctx, findings) else None
+    drafted = works.between(Work("other", DRAFTED, fed), 0, 2 * TOLD) if find_emulation(ctx, findings) else None
     # A small budget is spent twice, where sets are tried on several samples.
     search = works.between(search, 0 if again else FEW, min(2 * budget, MANY))
     # The result on samples that it was not made on, with it and without it, and as a file on both.

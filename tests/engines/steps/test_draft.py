@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engines.graph import ranges
 from engines.probe import Measure, Measurement
-from engines.search.draft import MOST
+from engines.search.fewest import TOLD
 
 from .conftest import Walk, walk
 from .simulated import Simulated, graph, random_graph
@@ -114,7 +114,7 @@ def test_the_emulation_is_asked_so_much_and_no_more_and_only_of_what_the_engine_
     engine = Timed(index=index, added=added, emulated=added, made={}, asked={}, hiding={})
     done = walk("precision", engine.context(), engine)
     asked = [p for p in done.probes if isinstance(p, Measure) and p.engine.startswith("emulate:")]
-    assert 0 < len({p.keep for p in asked}) <= MOST + 2
+    assert 0 < len({p.keep for p in asked}) <= TOLD + 2
     failed = {s for p in done.probes if isinstance(p, Measure) and p.engine == "e" for s in p.samples}
     assert {s for p in asked for s in p.samples} <= failed
     assert done.finish.outcome.samples_ok == done.finish.outcome.samples
@@ -178,3 +178,16 @@ def test_an_engine_that_builds_quickly_is_looked_into_itself() -> None:
     done = walk("layerwise", engine.context(findings=cheap), engine)
     assert (done.finish.outcome.culprit, done.finish.outcome.emulated) == ("n17", "")
     assert looks_into_the_engine(done) > 0
+
+
+def test_what_was_asked_for_one_order_leaves_the_next_as_many_questions() -> None:
+    """Samples that join need nodes of their own, so the order is asked for once more."""
+    index = graph([() if i == 0 else (i - 1,) for i in range(400)])
+    added = {"real:0": dict.fromkeys(range(0, 400, 4), 0.004)}
+    rare = dict.fromkeys(range(1, 400, 8), 0.004)
+    engine = Timed(index=index, added=added, emulated=added, rare=rare, made={}, asked={}, hiding={})
+    done = walk("precision", engine.context(), engine)
+    emulated = [p for p in done.probes if isinstance(p, Measure) and p.engine.startswith("emulate:")]
+    joined = [p for p in emulated if any(s.startswith("near:") for s in p.samples)]
+    assert len({p.keep for p in emulated if p not in joined}) > TOLD / 2
+    assert len({p.keep for p in joined}) > TOLD / 2, "the second order was asked for, too"
