@@ -58,7 +58,7 @@ def look_beyond(ask: Inquiry, most: int) -> Sub[Left]:
     clean = msgspec.structs.replace(
         findings, patches="", keep="", case=None, suspects=(), round_signature=None, sought=many
     )
-    after, _, still = yield from measure_cured(msgspec.structs.replace(ask, findings=clean), clean, (), accused)
+    after, _, still = yield from measure_cured(ask.knowing(clean), clean, (), accused)
     if not still:
         return left
     return msgspec.structs.replace(

@@ -21,10 +21,7 @@ from engines.search.looks import LOOKS, Looks, count_failed_runs, has_threads, r
 from engines.search.pace import Pace
 from engines.search.ranking import Ranked, list_prefixes, rank_layers
 from engines.search.remedy import list_cured
-from engines.search.unseen import (
-    count_plain,
-    set_apart,
-)
+from engines.search.unseen import count_plain, set_apart
 from engines.search.whole import list_feeds
 from engines.search.written import Sides, WrittenOut, write_out
 from engines.spec import unquantized
@@ -47,7 +44,7 @@ def keep_higher(
         return kept
     yield Note(f"wrong in {failures} of {runs} runs: the search is done with more runs a verdict")
     more = raise_looks(ask.findings, failures, runs, Looks().most)
-    return (yield from _search(msgspec.structs.replace(ask, findings=more), params, tries, enough))
+    return (yield from _search(ask.knowing(more), params, tries, enough))
 
 
 def _search(

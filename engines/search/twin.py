@@ -93,7 +93,7 @@ def asking_twin(ask: Inquiry) -> Inquiry:
 
 def without_twin(ask: Inquiry) -> Inquiry:
     """The same questions with no twin to ask."""
-    return msgspec.structs.replace(ask, findings=msgspec.structs.replace(ask.findings, twin=""))
+    return ask.knowing(msgspec.structs.replace(ask.findings, twin=""))
 
 
 def as_given(ask: Inquiry, found: Trials, nodes: NodeIds) -> Sub[Trials | None]:
