@@ -28,12 +28,13 @@ from typing import Any
 
 import numpy as np
 
-from wizard.demo import MODELS
-
 sys.path.insert(0, str(Path(__file__).parent))  # as a script it has no package to import from
+sys.path.append(str(Path(__file__).parents[2]))  # the program of a checkout that is not installed
 
 import campaign as faults
 import tiny
+
+from wizard.demo import MODELS
 
 EXPORTS = 10  # kills of one task of exports
 KEPT = 5  # sessions that did not end as they should
@@ -48,6 +49,17 @@ layerwise: "yes"
 extract: "no"
 reduce: ["no", "yes"]
 double-check: linear
+minimal-case: workaround
+workaround: "yes"
+"""
+# The same where builds are dear: a fault that comes and goes would have every one of them made twice.
+DEAR_ANSWERS = """
+reproduce: "yes"
+sanitize: "yes"
+intermittent: "no"
+layerwise: "yes"
+extract: "no"
+reduce: "yes"
 minimal-case: workaround
 workaround: "yes"
 """
@@ -67,6 +79,14 @@ def scenes(folder: Path) -> dict[str, faults.Scene]:
     )
     slots = ("--jobs", "2")  # not by the machine: two probes at a time, everywhere
     told = ("--answers", str(answers), *slots)
+    # An engine whose builds are dear, so that an emulation is asked: for a look at every layer, and for a draft of what to keep.
+    rounded, single = folder / "one-row.npz", folder / "dear.yaml"
+    single.write_text(DEAR_ANSWERS)
+    through = ("--answers", str(single), *slots)
+    dear = ("--engine", "dear", "--tolerance", "1e-3")
+    culprit, drifting = tiny.drift(folder, 8, culprit=4), tiny.drift(folder, 8)
+    tiny.feeds(rounded, x=np.load(drifting[1])["x"][:1])
+    near = (str(drifting[0]), "--engine", "dear", "--inputs", str(rounded), "--tolerance", "0.015")
     found = [
         faults.Scene("whole flow", ("run", *half, *told), told),
         faults.Scene("nondeterminism", ("step", "nondeterminism", *half, *slots), slots),
@@ -78,13 +98,23 @@ def scenes(folder: Path) -> dict[str, faults.Scene]:
             ("step", "reduce", str(model), "--check", f"{sys.executable} {checker} {{model}}", *slots),
             slots,
         ),
+        faults.Scene("dear builds", ("run", str(culprit[0]), "--inputs", str(culprit[1]), *dear, *through), through),
+        faults.Scene(
+            "a draft",
+            ("run", str(drifting[0]), "--inputs", str(drifting[1]), *dear, "--flow", "precision", *slots),
+            slots,
+        ),
+        faults.Scene("samples made near", ("step", "compare", *near, *slots), slots),
     ]
     return {scene.name: scene for scene in found}
 
 
 def surroundings(home: Path) -> dict[str, str]:
-    """An environment whose sessions and trust live below ``home``."""
-    return {**os.environ, "NARROWDOWN_HOME": str(home / "sessions"), "XDG_STATE_HOME": str(home / "state")}
+    """An environment whose sessions and trust live below ``home``, and in which the engine ``dear`` is installed."""
+    path = os.pathsep.join(filter(None, [str(Path(__file__).with_name("dear")), os.environ.get("PYTHONPATH", "")]))
+    return {
+        **os.environ, "NARROWDOWN_HOME": str(home / "sessions"), "XDG_STATE_HOME": str(home / "state"), "PYTHONPATH": path,
+    }  # fmt: skip
 
 
 def plan(names: list[str], manners: list[str], seed: int) -> Iterator[tuple[str, str]]:
