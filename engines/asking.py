@@ -5,7 +5,7 @@ they ask the same questions in the same order: resume is running them again with
 """
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import TypeAlias, TypeVar, overload
+from typing import Annotated, TypeAlias, TypeVar, overload
 
 import msgspec
 
@@ -29,6 +29,9 @@ from engines.probe import (
 from engines.views import EngineView, ProblemView
 
 T = TypeVar("T")
+
+# A parameter of a step that says how many: a negative one was taken, and the search ended before it began.
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from engines.asking import Note, Sub
+from engines.asking import Count, Note, Sub
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import by_sample, judge_whole, use_up
 from engines.findings import Findings, Unseen
@@ -86,11 +86,11 @@ OpenDraft: TypeAlias = Callable[["Fewest"], Sub["Fewest | None"]]
 # bounds time: at its end the smallest set so far is given, and said to be no minimum. Rounds add three samples each, so that two
 # dozen can join. Chosen, but for the budget (ResNet-50 under a tolerance that rounding breaks spends all of it) not measured.
 class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    rings: int = 6  # how far around the seeds nodes are tried before those of the whole model
-    budget: int = 400  # builds
-    rounds: int = 8  # how often samples that a set does not cure are added to the search
+    rings: Count = 6  # how far around the seeds nodes are tried before those of the whole model
+    budget: Count = 400  # builds
+    rounds: Count = 8  # how often samples that a set does not cure are added to the search
     margin: float = 0.0  # tolerance over error that is aimed at; 0: 2 where kernels are timed, else 1.5
-    batches: int = 4  # how often other samples are made that the set is tried on; what fails joins the search
+    batches: Count = 4  # how often other samples are made that the set is tried on; what fails joins the search
 
 
 class Best(msgspec.Struct, frozen=True):

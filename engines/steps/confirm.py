@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from engines.asking import Note, StepContext, StepRefused, Sub, asked
+from engines.asking import Count, Note, StepContext, StepRefused, Sub, asked
 from engines.compare.judge import REFUSALS, judge_whole, worst
 from engines.findings import Case, Culprit, Findings
 from engines.graph import ranges
@@ -73,11 +73,12 @@ class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
 # each takes PLACE probes; what is left joins the first one's kept nodes. Six probes for another of a kind: the first one's case
 # was made simple already. Twelve steps forward are a bound, chosen and not measured: a norm's square, sum and root take three.
 class ConfirmParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    repeats: int = 5  # fresh builds
-    most_culprits: int = 8  # of the session; more nodes like one that was found are not looked at alone
-    most_rounds: int = 8  # of the session, what widens an earlier culprit counted too; then a workaround is looked for
-    shrink_others: int = 6  # probes that go into making the case of such a node simpler
-    most_patches: int = 12  # steps that a patch is walked forward past values that the precision cannot hold
+    repeats: Count = 5  # fresh builds
+    most_culprits: Count = 8  # of the session; more nodes like one that was found are not looked at alone
+    # of the session, what widens an earlier culprit counted too; then a workaround is looked for
+    most_rounds: Count = 8
+    shrink_others: Count = 6  # probes that go into making the case of such a node simpler
+    most_patches: Count = 12  # steps that a patch is walked forward past values that the precision cannot hold
 
 
 def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:

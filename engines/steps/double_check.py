@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import StepContext
+from engines.asking import Count, StepContext
 from engines.findings import Findings
 from engines.search import works
 from engines.search.cost import Plan, Size
@@ -63,7 +63,7 @@ class DoubleCheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 # Three tries: another metric, another search, another sample are all that there is to change.
 class DoubleCheckParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    visits: int = 3  # how often the settings may be changed
+    visits: Count = 3  # how often the settings may be changed
 
 
 def double_check(ctx: StepContext) -> Steps[DoubleCheckOutcome]:

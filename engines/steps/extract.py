@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub
+from engines.asking import Count, Note, StepContext, Sub
 from engines.compare.criterion import Verdict
 from engines.findings import Case, Suspect
 from engines.graph import ranges
@@ -52,12 +52,12 @@ class ExtractOutcome(msgspec.Struct, frozen=True, kw_only=True):
 # reduce does better. Places are grown less, as what goes beyond the storage type
 # does so at the node itself. Three builds: chance is told by confirm. Chosen, not measured.
 class ExtractParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    most_suspects: int = 4  # that are tried, worst first
-    most_growth: int = 8  # how often a cut that passes is grown
-    most_nodes: int = 64  # of a cut that is grown
-    most_places: int = 6  # beyond the storage type by the reference, tried where no suspect fails alone
-    place_growth: int = 3  # how often the cut around such a place is grown
-    verify: int = 3  # fresh builds of the result
+    most_suspects: Count = 4  # that are tried, worst first
+    most_growth: Count = 8  # how often a cut that passes is grown
+    most_nodes: Count = 64  # of a cut that is grown
+    most_places: Count = 6  # beyond the storage type by the reference, tried where no suspect fails alone
+    place_growth: Count = 3  # how often the cut around such a place is grown
+    verify: Count = 3  # fresh builds of the result
 
 
 # Trials, node set and times grown of the smallest cut that fails; or a phrase that says why there is none.

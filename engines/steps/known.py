@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from engines.asking import Described, Note, StepContext, Sub, asked
+from engines.asking import Count, Described, Note, StepContext, Sub, asked
 from engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
 from engines.compare.judge import exceed, judge_whole, worst
 from engines.findings import Findings, Lookalike
@@ -56,7 +56,7 @@ class KnownOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KnownParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    budget: int = 0  # constructions that are built before it ends with what it has; 0: all
+    budget: Count = 0  # constructions that are built before it ends with what it has; 0: all
 
 
 class KnownRow(msgspec.Struct, frozen=True):

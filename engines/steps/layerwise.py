@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
+from engines.asking import Count, Note, StepContext, Sub, asked
 from engines.compare import judge
 from engines.compare.criterion import Verdict
 from engines.compare.judge import LARGE, SHARE, badness, by_sample, judge_whole, limit, over, places
@@ -92,13 +92,13 @@ class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
 # a variance is a square, a mean and a difference; eight nodes injected or quiet, and a batch halved five times (to a
 # thirty-second): bounds, chosen and not measured.
 class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    batch_bytes: int = 512 << 20  # of marked tensors in one build
-    most_suspects: int = 48  # whose effect is measured
-    levels: int = 3  # of producers that an amplifying node is tried with
-    injected: int = 8  # nodes that are given their true values where none carries the failure
-    quiet: int = 8  # nodes before the first bad tensor whose small error may grow
-    splits: int = 5  # how often a batch that cannot run is halved
-    budget: int = 0  # suspects whose effect is asked for before the step ends with what it has; 0: all
+    batch_bytes: Count = 512 << 20  # of marked tensors in one build
+    most_suspects: Count = 48  # whose effect is measured
+    levels: Count = 3  # of producers that an amplifying node is tried with
+    injected: Count = 8  # nodes that are given their true values where none carries the failure
+    quiet: Count = 8  # nodes before the first bad tensor whose small error may grow
+    splits: Count = 5  # how often a batch that cannot run is halved
+    budget: Count = 0  # suspects whose effect is asked for before the step ends with what it has; 0: all
 
 
 class TensorRow(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
+from engines.asking import Count, Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import badness
 from engines.findings import Findings, Suspect
@@ -35,9 +35,9 @@ class NondeterminismOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 # A hundred runs show a tensor that differs in 3 % of them with 95 %; 300 as in ``Looks``.
 class NondeterminismParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    runs: int = 100  # of the one build
-    most_runs: int = 300  # where the failure is rare
-    batch_bytes: int = 512 << 20  # of marked tensors in one build
+    runs: Count = 100  # of the one build
+    most_runs: Count = 300  # where the failure is rare
+    batch_bytes: Count = 512 << 20  # of marked tensors in one build
 
 
 def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:

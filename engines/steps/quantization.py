@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Described, StepContext, StepRefused, Sub, asked
+from engines.asking import Count, Described, StepContext, StepRefused, Sub, asked
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import worst
 from engines.compare.say import say_amount
@@ -73,10 +73,10 @@ class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 # The search's bounds are those of precision, with a smaller margin.
 class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    batch_bytes: int = BATCH_BYTES  # of marked tensors in one build
-    most_effects: int = MOST_EFFECTS  # layers whose effect on the outputs is measured
-    budget: int = 400  # builds of the search
-    rounds: int = 8  # how often samples that a set does not cure are added to the search
+    batch_bytes: Count = BATCH_BYTES  # of marked tensors in one build
+    most_effects: Count = MOST_EFFECTS  # layers whose effect on the outputs is measured
+    budget: Count = 400  # builds of the search
+    rounds: Count = 8  # how often samples that a set does not cure are added to the search
     margin: float = QUANTIZED  # tolerance over error that is aimed at: each layer in float costs speed
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
+from engines.asking import Count, Note, StepContext, Sub, asked
 from engines.compare.criterion import Verdict
 from engines.compare.judge import judge_whole
 from engines.findings import Case
@@ -57,10 +57,10 @@ LARGER = 1.5
 # Three builds: enough to see that it was no chance, before confirm counts it.
 class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     search: str = "bisect"  # or "linear": no cuts by node order, delta debugging over everything
-    verify: int = 3  # fresh builds of the result
+    verify: Count = 3  # fresh builds of the result
     shrink: bool = True  # whether shapes, values and attributes of the result are made simpler too
-    shrink_probes: int = SHRINK_PROBES  # that this may take
-    budget: int = 0  # parts that the search may try before it takes the smallest so far; 0: as many as it needs
+    shrink_probes: Count = SHRINK_PROBES  # that this may take
+    budget: Count = 0  # parts that the search may try before it takes the smallest so far; 0: as many as it needs
 
 
 class Reduced(msgspec.Struct, frozen=True):

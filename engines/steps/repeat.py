@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, StepRefused, asked
+from engines.asking import Count, Note, StepContext, StepRefused, asked
 from engines.compare.criterion import Criterion, Signature, Verdict
 from engines.compare.judge import judge, judge_check, judge_whole, limit
 from engines.compare.say import say_amount
@@ -62,12 +62,12 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
 # Five alike leave at most a rate of 52 % of the other kind (95 %): enough to say which way it mostly goes, and builds may take
 # minutes. 300 runs show what happens once in a hundred with 95 % (299 do). A thousand builds bound a run that nobody watches.
 class RepeatParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    runs: int = 5  # of the one build
-    builds: int = 5  # fresh ones at most, where builds may differ
-    most_runs: int = 300  # where the failure is rare
+    runs: Count = 5  # of the one build
+    builds: Count = 5  # fresh ones at most, where builds may differ
+    most_runs: Count = 300  # where the failure is rare
     # Polygraphy's way: this many fresh builds (or checks), or until the first one that passes (``good``) or fails (``bad``).
     until: str = ""
-    most_builds: int = 1000  # with until
+    most_builds: Count = 1000  # with until
 
 
 def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:

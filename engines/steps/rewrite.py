@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
+from engines.asking import Count, Note, StepContext, Sub, asked
 from engines.compare.judge import by_sample, judge_whole, margin, worst
 from engines.findings import Unseen, Workaround
 from engines.graph import ranges
@@ -48,7 +48,7 @@ class RewriteOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RewriteParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    budget: int = 0  # rewrites that are tried; 0: all
+    budget: Count = 0  # rewrites that are tried; 0: all
 
 
 class RewriteRow(msgspec.Struct, frozen=True):

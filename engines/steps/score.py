@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
+from engines.asking import Count, Note, StepContext, Sub, asked
 from engines.compare.judge import judge_whole, worst
 from engines.graph import ranges
 from engines.probe import APART, HUGE, Measure, Measurement
@@ -40,7 +40,7 @@ class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoreParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    budget: int = 0  # workarounds that are tried; 0: all
+    budget: Count = 0  # workarounds that are tried; 0: all
 
 
 class Tried(msgspec.Struct, frozen=True):

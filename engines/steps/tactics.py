@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub
+from engines.asking import Count, Note, StepContext, Sub
 from engines.compare.criterion import Criterion, Verdict
 from engines.compare.judge import judge_whole
 from engines.findings import Findings
@@ -57,8 +57,9 @@ class SwitchedBuild(msgspec.Struct, frozen=True):
 
 # Ten builds show both kinds with 95 % where between 26 and 74 % fail; rarer ones are what ``repeat`` counts.
 class TacticsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    builds: int = 10  # for engines whose builds choose tactics
-    budget: int = 0  # builds before it ends, of a search among switches with the fewest so far; 0: as many as it needs
+    builds: Count = 10  # for engines whose builds choose tactics
+    # builds before it ends, of a search among switches with the fewest so far; 0: as many as it needs
+    budget: Count = 0
 
 
 def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
+from engines.asking import Count, Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion, for_parts
 from engines.compare.judge import REFUSALS, exceed, worst
 from engines.compare.say import wrong_by
@@ -69,7 +69,7 @@ class TriggerOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TriggerParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    budget: int = BUDGET  # cases that are built at most
+    budget: Count = BUDGET  # cases that are built at most
 
 
 class TriggerRow(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
+from engines.asking import Count, Note, StepContext, Sub, asked
 from engines.compare.criterion import Verdict
 from engines.compare.judge import by_sample, judge_whole, margin, worst
 from engines.compare.say import say_amount, wrong_by
@@ -96,10 +96,10 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 # Two builds, as the second is no accident where builds choose alike; 300 runs as in ``Looks``; the budget of precision.
 class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    builds: int = 2  # fresh builds that must pass
-    most_runs: int = 300  # for faults that come and go
-    budget: int = 400  # builds of the search for nodes to keep
-    most_culprits: int = 8  # of the session, as in confirm: with so many the search does not go on
+    builds: Count = 2  # fresh builds that must pass
+    most_runs: Count = 300  # for faults that come and go
+    budget: Count = 400  # builds of the search for nodes to keep
+    most_culprits: Count = 8  # of the session, as in confirm: with so many the search does not go on
     # Whether the flow looks for another culprit where one is left and comes back here: until then a set for samples that were
     # made near the given ones is not looked for, which takes most of the builds and is thrown away where one more is accused.
     returns: bool = False

@@ -141,6 +141,8 @@ def test_parameters_are_checked() -> None:
     assert parameters("reduce", ["verify=3"]) == {"verify": "3"}
     with pytest.raises(Refusal, match="--with"):
         parameters("reduce", ["verify=three"])
+    with pytest.raises(Refusal, match=r"--with budget=-4: 'budget' must be 0 or more\."):
+        parameters("precision", ["budget=-4"])
 
 
 @pytest.mark.parametrize("role", ["case", "workaround"])

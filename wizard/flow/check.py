@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from engines import options
+from engines.asking import Count
 from engines.nearest import suggestion
 from engines.steps.base import StepSpec
 from wizard.exits import BY_VERDICT
@@ -314,7 +315,7 @@ class _Checker:
 
     def _parameters(self, name: str, step: str, given: Mapping[str, Any], kind: type[Any]) -> Iterator[Problem]:
         at = ("nodes", name, "step", "with")
-        hints = typing.get_type_hints(kind)
+        hints = outcome_fields(kind)
         for key, value in given.items():
             if key not in hints:
                 known = f"It takes {', '.join(hints)}." if hints else "It takes none."
@@ -426,7 +427,8 @@ def outcome_fields(outcome: type[Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _hints(kind: type[Any]) -> dict[str, Any]:
-    return {name: hint for name, hint in typing.get_type_hints(kind).items() if name in kind.__struct_fields__}
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {name: hint for name, hint in hints.items() if name in kind.__struct_fields__}
 
 
 def _misfit(value: Any, kind: Any) -> tuple[str, str] | None:
@@ -447,6 +449,8 @@ def _numeric(kind: Any) -> bool:
 
 
 def _kind(kind: Any) -> str:
+    if kind == Count:
+        return "a whole number from 0 on"
     names = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
     return " or ".join(names.get(k, getattr(k, "__name__", str(k))) for k in (typing.get_args(kind) or (kind,)))
 

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 import pytest
 
+from engines.asking import Count
 from wizard.flow.check import Problem, check
 from wizard.flow.load import parse
 
@@ -66,7 +67,7 @@ class Looked(msgspec.Struct, frozen=True):
 
 
 class Looking(msgspec.Struct, frozen=True):
-    depth: int = 1
+    depth: Count = 1
     way: Literal["fast", "slow"] = "fast"
     tries: int = 1
 

@@ -38,7 +38,8 @@ def test_the_right_flow_has_no_problems(lint: Lint, right: str) -> None:
         # steps and what they declare
         ("use: looking", "use: lookng", 10, 17, "there is no step 'lookng'.", "Did you mean 'looking'?"),
         ("depth: 3", "dept: 3", 10, 33, "step 'looking' takes no 'dept'.", "Did you mean 'depth'?"),
-        ("depth: 3", "depth: three", 10, 40, "'depth' of step 'looking' is a whole number, and never 'three'.", ""),
+        ("depth: 3", "depth: three", 10, 40, "'depth' of step 'looking' is a whole number from 0 on, and never 'three'.", ""),
+        ("depth: 3", "depth: -3", 10, 40, "'depth' of step 'looking' is a whole number from 0 on, and never '-3'.", ""),
         ("way: fast", "way: fats", 10, 48, "'way' of step 'looking' is never 'fats'.", "Did you mean 'fast'?"),
         ("tries: 2", "tires: 2", 5, 10, "no step of this flow takes a parameter 'tires'.", "Did you mean 'tries'?"),
         ("tries: 2", "tries: many", 5, 17, "'tries' of step 'looking' is a whole number, and never 'many'.", ""),
