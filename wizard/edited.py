@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from engines.sources import split_function
+from wizard.exits import BadUsage
 from wizard.flow import terms
 from wizard.flow.load import load
 from wizard.given import problem_from
@@ -46,11 +48,23 @@ _STARTED: Final = frozenset({"engine", "reference", "inputs", "postprocess", "ch
 def change_problem(base: Problem, given: Mapping[str, Any]) -> Problem:
     """``base`` with the options in ``given``, as the command line parses them, in place of its own; a ``model`` likewise. Files
     are digested anew. Raises Refusal as ``problem_from`` does, for what was recorded too: a file may be gone since."""
+    _refuse_gone(base, given)
     here = {"flow": OPTIONS["flow"]}  # a flow of one's own is kept in the session: its file may be gone
     told = problem_from(argparse.Namespace(**{**tell_options(base), **here, **given}))
     kept = {name: getattr(base, name) for name in OPTIONS if name not in given}
     folder = told.folder if _STARTED & given.keys() or not base.folder else base.folder
     return msgspec.structs.replace(told, **kept, folder=folder)
+
+
+def _refuse_gone(base: Problem, given: Mapping[str, Any]) -> None:
+    """Raise Refusal for a file of the session that is gone, where no other is given: nobody has typed its path now."""
+    for option, places in {"model": (base.model,), "inputs": base.inputs}.items():
+        for text in () if option in given else places:
+            path = split_function(text)[0]
+            if not any(Path(place).exists() for place in (path, path.partition("=")[2] or path)):
+                what = "model" if option == "model" else "inputs file"
+                where = f"Put it back, or say where it is now: --{option} FILE."
+                raise BadUsage(f"The {what} of this session is not there any more: '{path}'. {where}")
 
 
 def begin(source: Path, problem: Problem, *, alike: bool = True) -> tuple[Path, int]:

@@ -43,6 +43,7 @@ from wizard.words import (
     duration,
     elide,
     fold_price,
+    literal_json,
     say_over_plan,
     say_time_left,
     show_error,
@@ -97,7 +98,7 @@ def say_engines(event: StepStarted) -> str:
 
 def json_line(value: Mapping[str, Any]) -> str:
     """A line of ``--display json``, newline included; ``v`` is its format, the journal's."""
-    return msgspec.json.encode({"v": VERSION, **value}).decode() + "\n"
+    return literal_json(msgspec.json.encode({"v": VERSION, **value}).decode()) + "\n"
 
 
 class JsonDisplay:

@@ -1,9 +1,12 @@
 """Numbers, times and names as people read them."""
 
 import itertools
+import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from engines.compare.say import NEAR, say_amount
 from engines.probe import HUGE, SILENT_DB
@@ -265,6 +268,19 @@ def show_name(name: str, width: int = NAME) -> str:
 def bounded(text: str, longest: int = LONGEST) -> str:
     """Of each word longer than ``longest``, such as a name of a megabyte, both ends."""
     return "".join(elide(word, longest) for word in re.split(r"(\s)", text)) if len(text) > longest else text
+
+
+def write_json(value: object) -> str:
+    """Plain data as JSON in several lines, for whoever prints it: what a terminal would obey is written as an escape, which means
+    the same."""
+    return literal_json(msgspec.json.format(msgspec.json.encode(value)).decode()) + "\n"
+
+
+def literal_json(text: str) -> str:
+    """JSON whose acting characters are escapes; its line ends stay. The encoder leaves all from 0x7f on as they are."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return "".join(c if c == "\n" or unicodedata.category(c) not in ACTING else json.dumps(c)[1:-1] for c in text)
 
 
 def visible(text: str, keep: str = "", longest: int = LONGEST) -> str:

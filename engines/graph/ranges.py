@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 
 ALL = "*"
+# Ids in one text: no model has a tenth as many nodes. "0-999999999999" in a stranger's journal took all memory.
+MOST = 1 << 22
 
 
 def encode(ids: Iterable[int]) -> str:
@@ -22,9 +24,12 @@ def encode(ids: Iterable[int]) -> str:
 
 
 def decode(text: str) -> tuple[int, ...]:
-    """Ranges as a sorted tuple of ids. Raises ``ValueError`` for text that is not a list of ranges."""
+    """Ranges as a sorted tuple of ids. Raises ``ValueError`` for what is no list of ranges, and for more ids than ``MOST``."""
     ids: set[int] = set()
     for part in filter(None, text.split(",")):
         low, _, high = part.partition("-")
-        ids.update(range(int(low), int(high or low) + 1))
+        first, last = int(low), int(high or low)
+        if len(ids) + last - first >= MOST:
+            raise ValueError(f"'{part[:80]}' is more than there is in any model.")
+        ids.update(range(first, last + 1))
     return tuple(sorted(ids))

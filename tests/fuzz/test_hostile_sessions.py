@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 import zipfile
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 
 from wizard.bundle.export import export
+from wizard.cli.diff import read_side
 from wizard.flow.load import FlowProblem
 from wizard.report.canonical import canonical
+from wizard.report.differences import compare_sides, say_differences
 from wizard.report.document import to_json
 from wizard.report.html import to_html
 from wizard.report.markdown import to_markdown
@@ -22,7 +25,7 @@ from wizard.session import folder as folders
 from wizard.session import journal
 from wizard.session.problems import SessionProblem
 
-from . import mutate, strays
+from . import commands, mutate, strays
 
 GOLDEN = Path(__file__).parents[1] / "sessions" / "format-1.zip"
 SECRET = "the words of somebody else"
@@ -121,6 +124,23 @@ def test_a_session_that_names_what_lies_elsewhere(tmp_path: Path, every: bool) -
     assert tried > (100 if every else 4)
 
 
+@pytest.mark.parametrize("command", [["known"], ["show"], ["diff"]])
+def test_no_list_of_nodes_takes_all_memory(tmp_path: Path, command: list[str]) -> None:
+    with zipfile.ZipFile(GOLDEN) as archive:
+        archive.extractall(tmp_path)
+    session = tmp_path / "session"
+    lines = (session / journal.NAME).read_bytes().splitlines()
+    events = [json.loads(line) for line in lines]
+    for event in events:
+        del event["crc"]
+    place = "step.finished.findings.culprits[].case.node_ids"
+    changed = [replaced(event, place, "0-99999999999999999999", event["kind"]) for event in events]
+    assert changed != events
+    (session / journal.NAME).write_bytes(b"".join(map(mutate._signed, changed)))
+    ended = commands.run([*command, str(session)])
+    assert (ended.code, "There is no report of" in ended.err) == (4, True)
+
+
 @pytest.mark.parametrize("wanted", ["case.node_ids", "workaround.engine"])
 def test_a_report_of_what_cannot_be_is_one_sentence(tmp_path: Path, wanted: str) -> None:
     """It ended in an error of the program's own: a part that is no list of nodes, an engine that has no name."""
@@ -137,6 +157,49 @@ def test_a_report_of_what_cannot_be_is_one_sentence(tmp_path: Path, wanted: str)
     (session / journal.NAME).write_bytes(b"".join(map(mutate._signed, events)))
     with pytest.raises(SessionProblem, match=r"There is no report of .*somebody has changed its journal"):
         read(session).report()
+
+
+WORDS = "\x1b[31mRED\x9b2J\u202eEVIL<script>alert(1)</script>\r\n# A heading of somebody's\x00"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "question.answered.answer", "question.asked.recommended", "culprits[].cause", "case.ops[]", "case.verified",
+        "session.opened.id", "session.opened.versions.onnx", "probe.started.probe.op", "case.nodes[]",
+        "engine_info.version", "reference_info.name",
+    ],
+)  # fmt: skip
+def test_no_word_of_somebody_acts_or_begins_a_line_of_ours(tmp_path: Path, wanted: str) -> None:
+    """Fields that are words of ours wherever we wrote them, which no form made literal: in a terminal, in what is handed to the
+    maintainers of an engine, in JSON that somebody prints."""
+    with zipfile.ZipFile(GOLDEN) as archive:
+        archive.extractall(tmp_path)
+    session, out = tmp_path / "session", tmp_path / "out"
+    events = [json.loads(line) for line in (session / journal.NAME).read_bytes().splitlines()]
+    for event in events:
+        del event["crc"]
+    found = {place for event in events for place in places(event, event["kind"]) if place.endswith(wanted)}
+    assert found
+    for place in found:
+        events = [replaced(event, place, WORDS, event["kind"]) for event in events]
+    (session / journal.NAME).write_bytes(b"".join(map(mutate._signed, events)))
+    try:
+        reading = read(session)
+        report = reading.report()
+        page = to_html(report)
+        texts = [canonical(reading.state, reading.flow), to_markdown(report), to_json(report), report.next]
+        texts += say_differences(compare_sides(*[read_side(str(session))[0]] * 2))
+        export(reading, out)
+    except SessionProblem as problem:
+        page, texts = "", [str(problem)]
+    texts += [
+        path.read_text() for path in sorted(out.rglob("*")) if path.suffix in (".md", ".txt", ".json", ".sh", ".py")
+    ]
+    assert "<script>alert" not in page
+    for text in texts:
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text), text[:400]
+        assert not re.search("^# A heading of", text, re.MULTILINE), text[:400]
 
 
 def looked_at(session: Path, out: Path, *, handed_on: bool) -> None:

@@ -42,6 +42,7 @@ from wizard.report.portable import Traces, portable, traces
 from wizard.report.read import Reading
 from wizard.session import journal
 from wizard.session.problems import AGREEING, SessionProblem
+from wizard.words import write_json
 
 FIRST = "case"
 KEEP_SCRIPT = "keep_fp32.py"
@@ -250,8 +251,7 @@ def _write_report(place: Path, report: Report, flow: Flow) -> None:
     texts = (to_markdown(report), to_html(report, flow), to_json(report))
     for name, text in zip(REPORTS, texts, strict=True):
         (place / name).write_text(text, encoding="utf-8")
-    environment = msgspec.json.format(msgspec.json.encode(report.environment))
-    (place / "environment.json").write_bytes(environment + b"\n")
+    (place / "environment.json").write_text(write_json(report.environment), encoding="utf-8")
 
 
 def _write_issue(place: Path, report: Report, asked: Asked) -> None:

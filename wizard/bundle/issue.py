@@ -12,7 +12,7 @@ from wizard.bundle.check_script import Asked
 from wizard.report.document import Culprit, Report
 from wizard.report.hand_on import name_addressee
 from wizard.report.markdown import literal
-from wizard.words import count, listing
+from wizard.words import count, listing, visible
 
 UNKNOWN = "(please fill in)"
 # What becomes of a part by its cause, before the engine's name, and how often; what gives no outputs is no wrong answer.
@@ -25,9 +25,15 @@ def issue(report: Report, culprit: Culprit, asked: Asked, commands: str) -> str:
     engine = parse(asked.engine)
     declared = find(engine.name)
     tracker = (declared.tracker if declared else None) or TRACKER
-    slots = fill(report, culprit, asked, commands)
+    # Each is one line of ours but for the commands: what a session says of versions and devices, its writer has said.
+    slots = {
+        slot: text if slot == "steps" else visible(text)
+        for slot, text in fill(report, culprit, asked, commands).items()
+    }
     named = outside.title(outside.found(engine, asked.version))
-    title = f"{' + '.join(culprit.ops[:4])}: {culprit.cause.replace('-', ' ')} with {named} {asked.version}".rstrip()
+    title = visible(
+        f"{' + '.join(culprit.ops[:4])}: {culprit.cause.replace('-', ' ')} with {named} {asked.version}".rstrip()
+    )
     where = f"<!-- For {tracker.url} ; attach this folder as a zip file. -->\n\n" if tracker.url else ""
     parts = [
         f"{heading}\n\n{slots[slot]}" if heading.startswith("#") else f"**{heading}**: {slots[slot]}"
@@ -108,7 +114,7 @@ def readme(culprit: Culprit, asked: Asked, lacking: str = "") -> str:
         )
     return "\n".join(
         [
-            f"{count(len(culprit.nodes), 'node')} of a model: a part that {_say_does(culprit)} {asked.found_with}.",
+            f"{count(len(culprit.nodes), 'node')} of a model: a part that {_say_does(culprit)} {visible(asked.found_with)}.",
             "",
             "Run:  python check.py",
             "      exit 1: the fault is still there; exit 0: it is gone; exit 2: that cannot be told here.",

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from engines.store.content import digest_file
 from wizard import terminal
 from wizard.exits import FOUND, UNRESOLVED
@@ -15,6 +13,7 @@ from wizard.problem import Problem
 from wizard.report.differences import Side, compare_sides, machine_side, say_differences, session_side
 from wizard.report.read import read
 from wizard.session import folder as folders
+from wizard.words import write_json
 
 
 def diff(arguments: argparse.Namespace) -> int:
@@ -23,7 +22,7 @@ def diff(arguments: argparse.Namespace) -> int:
     right = read_side(arguments.other)[0] if arguments.other else survey_machine(problem)
     found = compare_sides(left, right)
     if arguments.json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        sys.stdout.write(write_json(found))
     else:
         print(*say_differences(found), sep="\n")
     return FOUND if found.differences else UNRESOLVED

@@ -9,7 +9,7 @@ import msgspec
 from engines.data.tactic_replay import Replay, Suspect, describe_algorithm, gather_replays, rank_suspects
 from wizard.exits import FOUND, UNRESOLVED, BadUsage
 from wizard.given import refuse_strange
-from wizard.words import visible
+from wizard.words import visible, write_json
 
 
 def diff_tactics(arguments: argparse.Namespace) -> int:
@@ -19,7 +19,7 @@ def diff_tactics(arguments: argparse.Namespace) -> int:
     found = rank_suspects(good, bad)
     if arguments.json:
         told = {"good": len(good), "bad": len(bad), "suspects": [msgspec.to_builtins(s) for s in found]}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")
+        sys.stdout.write(write_json(told))
         return FOUND if found else UNRESOLVED
     print(f"Loaded {len(good)} good tactic replays.")
     print(f"Loaded {len(bad)} bad tactic replays.")

@@ -1,11 +1,10 @@
 """``narrowdown engines``: what each engine is here, what it can do, and what brings those that are missing."""
 
 import argparse
+import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import msgspec
 
 from wizard.exits import FOUND, Missing
 
@@ -36,13 +35,14 @@ def engines(arguments: argparse.Namespace) -> int:
     """The survey; what loads native libraries is a process of its own."""
     from wizard import surveyed
     from wizard.machine_room import MachineProblem
+    from wizard.words import write_json
 
     try:
         found = surveyed.survey()
     except (MachineProblem, ValueError) as problem:
         raise Missing(f"The engines could not be asked: {problem}") from None
     if arguments.json:
-        print(msgspec.json.format(msgspec.json.encode(found)).decode())
+        sys.stdout.write(write_json(found))
         return FOUND
     print(survey(found))
     return FOUND

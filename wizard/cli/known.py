@@ -12,7 +12,7 @@ from engines.known.table import TableProblem, read_table
 from engines.search.lookalike import say_lookalike
 from engines.spec import name_of_engine
 from wizard.exits import FOUND, UNRESOLVED, Missing
-from wizard.words import visible
+from wizard.words import visible, write_json
 
 
 def known(arguments: argparse.Namespace) -> int:
@@ -35,12 +35,10 @@ def known(arguments: argparse.Namespace) -> int:
         }
         return step(argparse.Namespace(**{**vars(arguments), **ours, "art_dir": ".", "expect": None}))
     from wizard.cli.sessions import read
-    from wizard.report.lookalike import recognise
 
-    reading = read(target)
-    found = recognise(reading.state, reading.description.problem, reading.graph)
+    found = read(target).report().lookalikes
     if arguments.json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode({"lookalikes": found})).decode() + "\n")
+        sys.stdout.write(write_json({"lookalikes": found}))
         return FOUND if found else UNRESOLVED
     if not found:
         print("It looks like none of the bugs in the table.")
@@ -66,7 +64,7 @@ def list_bugs(bugs: Iterable[Bug], engine: str, *, as_json: bool) -> int:
     chosen = [bug for bug in bugs if engine in ("", bug.engine)]
     if as_json:
         told = {"bugs": [{**msgspec.to_builtins(b), "tried_here": bool(b.ran)} for b in chosen]}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")
+        sys.stdout.write(write_json(told))
         return FOUND
     for bug in chosen:
         mended = f" (mended in {bug.mended})" if bug.mended else ""

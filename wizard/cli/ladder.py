@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
-import msgspec
-
 from engines import discovery
 from engines.store.scratch import scratch
 from wizard import terminal, trust
@@ -25,7 +23,7 @@ from wizard.ladder.rungs import expect_rungs, next_rung
 from wizard.machine_room import MachineProblem
 from wizard.session import folder as folders
 from wizard.trust.reading import digest, head
-from wizard.words import count, visible
+from wizard.words import count, visible, write_json
 from wizard.words import size as bytes_
 
 CHECK = "check.py"
@@ -48,7 +46,7 @@ def ladder(arguments: argparse.Namespace) -> int:
         until = time.monotonic() + arguments.budget if arguments.budget else math.inf
         climbs = [climb(case, places, arguments, until) for case in cases]
     if arguments.json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode({"cases": climbs})).decode() + "\n")
+        sys.stdout.write(write_json({"cases": climbs}))
     else:
         sys.stdout.write(table.text(climbs))
     if output:

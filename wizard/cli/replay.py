@@ -3,8 +3,6 @@
 import argparse
 import sys
 
-import msgspec
-
 from wizard import handed, terminal, trust
 from wizard.cli.run import executor
 from wizard.exits import DIFFERS, FOUND, BadUsage
@@ -13,7 +11,7 @@ from wizard.runner import replay as replays
 from wizard.runner.table import Compared, Result, Row
 from wizard.schedulers import LOCAL
 from wizard.session import folder as folders
-from wizard.words import elide, visible
+from wizard.words import elide, visible, write_json
 
 
 def replay(arguments: argparse.Namespace) -> int:
@@ -70,7 +68,7 @@ def replay(arguments: argparse.Namespace) -> int:
     code = found.exit_code(arguments.expect)
     if arguments.json:
         whole = Result(found.verdict, arguments.expect, code, found.engines, found.rows)
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(whole)).decode() + "\n")
+        sys.stdout.write(write_json(whole))
         return code
     outcome = {FOUND: "as expected", DIFFERS: "not as expected"}.get(code, "cannot tell")
     told = outcome if outcome == found.verdict else f"{found.verdict}: {outcome}"
@@ -95,5 +93,5 @@ class _Printing(_Noting):
     def row(self, row: Row) -> None:
         where = f"{row.node}{f' #{row.visit}' if row.visit > 1 else ''}"
         recorded, now = visible(elide(row.recorded, 32)), visible(elide(row.now, 32))
-        detail = f"  {visible(elide(row.detail, 120))}" if row.detail else ""
+        detail = f"  {visible(elide(row.detail, 240))}" if row.detail else ""
         print(f"{visible(where):18} {visible(row.role):14} {recorded:32} | {now:32} {row.outcome}{detail}", flush=True)

@@ -34,7 +34,7 @@ def sessions(arguments: argparse.Namespace) -> int:
     from wizard.session import folder
     from wizard.session.listing import Listing
     from wizard.session.naming import shared_names, telling_name, titles
-    from wizard.words import duration, elide, visible
+    from wizard.words import duration, elide, visible, write_json
 
     if sentence := folder.home_fault():
         raise Missing(sentence)
@@ -43,7 +43,7 @@ def sessions(arguments: argparse.Namespace) -> int:
         rows = [
             {name: _escape_bytes(value) for name, value in msgspec.to_builtins(s, enc_hook=str).items()} for s in found
         ]
-        print(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        sys.stdout.write(write_json(rows))
         return FOUND
     if not found:
         print(
@@ -70,13 +70,13 @@ def show(arguments: argparse.Namespace) -> int:
     from wizard.report.canonical import canonical
     from wizard.report.document import readable
     from wizard.report.gather import summary
-    from wizard.words import count, duration, visible
+    from wizard.words import count, duration, visible, write_json
 
     reading = read(arguments.session)
     if arguments.canonical:
         text = canonical(reading.state, reading.flow)
         if arguments.json:
-            text = msgspec.json.format(msgspec.json.encode(text.splitlines())).decode() + "\n"
+            text = write_json(text.splitlines())
         sys.stdout.write(text)
         return FOUND
     report = reading.report()

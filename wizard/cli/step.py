@@ -31,7 +31,7 @@ from wizard.session import journal
 from wizard.session.earlier import take_earlier
 from wizard.session.single import PREFIX, single_flow
 from wizard.session.state import Visit
-from wizard.words import count
+from wizard.words import count, write_json
 
 
 def step(arguments: argparse.Namespace) -> int:
@@ -113,7 +113,7 @@ def follow(arguments: argparse.Namespace, place: Path, problem: Problem, *, fres
         told = result(visit, reading.table, model, good, str(place))
         if code == NOT_REPRODUCED:  # also where it was refused before it began: the whole model did not fail
             told |= nothing_failed(STEPS[visit.step], told)
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")
+        sys.stdout.write(write_json(told))
     if fresh and code == BAD_USAGE:
         run.drop_refused(place)
     elif not arguments.json and arguments.display in ("auto", "plain", "rich"):

@@ -7,7 +7,7 @@ from engines.probe import HUGE
 from wizard.flow.model import Flow
 from wizard.report.gather import confirmed
 from wizard.session.state import State, Visit
-from wizard.words import LONGEST, elide
+from wizard.words import LONGEST, elide, visible
 
 # Facts of an outcome that depend on the clock, the job count or the way there and not on what was decided.
 PASSING = frozenset({"cost", "message", "explanation", "missed", "margin", "builds", "probes", "verifications", "runs"})
@@ -32,7 +32,8 @@ def canonical(state: State, flow: Flow) -> str:
         lines.append(f"  keep {w.keep or 'none'}; off {', '.join(w.switched_off) or 'none'}")
     end = flow.ends.get(state.end)
     lines.append(f"end: {state.end or 'not reached'}" + (f" ({end.verdict})" if end else ""))
-    return "\n".join(lines) + "\n"
+    # What was answered is text of whoever wrote the journal; each line stays one, as long as it is.
+    return "".join(f"{visible(line, longest=len(line))}\n" for line in lines)
 
 
 def _visit(visit: Visit) -> list[str]:

@@ -223,7 +223,7 @@ def _shorten(digest: str) -> str:
 def say_differences(found: Differences) -> list[str]:
     """Lines for people."""
     sides = (("A", found.left), ("B", found.right))
-    lines = [f"{letter}  {': '.join(filter(None, (side.name, side.result)))}" for letter, side in sides]
+    lines = [visible(f"{letter}  {': '.join(filter(None, (side.name, side.result)))}") for letter, side in sides]
     if not found.differences:
         lines += ["", "Nothing that was written down differs. What is not: clocks, load, settings in the environment."]
     else:

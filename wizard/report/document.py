@@ -11,7 +11,7 @@ from engines.steps.quantization import LayerRow
 from wizard.report.prefix import Shared, leave_out
 from wizard.report.probe_words import Outcome
 from wizard.report.vicinity import Vicinity
-from wizard.words import LONGEST, bounded, elide
+from wizard.words import LONGEST, bounded, elide, write_json
 
 Verdict = Literal[
     "minimal-case", "worked-around", "build-failure", "not-reproduced", "fixed-by-sanitizing", "input-sensitive",
@@ -281,7 +281,7 @@ def readable(report: Report) -> Report:
 
 def to_json(report: Report) -> str:
     """The public JSON form: the contract's fields first, the rest added. No NaN, no infinity; of a giant name both ends."""
-    return msgspec.json.format(msgspec.json.encode(_bounded(msgspec.to_builtins(report))), indent=2).decode() + "\n"
+    return write_json(_bounded(msgspec.to_builtins(report)))
 
 
 def _bounded(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """From a session's state to what its report says. Pure; tables are read through the function that is given."""
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -53,7 +54,7 @@ from wizard.report.stage import stage
 from wizard.report.vicinity import Vicinity, ids, vicinity
 from wizard.session.following import offer
 from wizard.session.state import State, Visit, find_index
-from wizard.words import count, elide, listing, margin, number, show_error, switch
+from wizard.words import count, elide, listing, margin, number, show_error, switch, visible
 
 Table = list[dict[str, Any]]
 RowT = TypeVar("RowT", bound=msgspec.Struct)
@@ -104,7 +105,7 @@ def gather(
         culprits=culprits,
         route=tuple(stop(visit, flow) for visit in state.route if visit.answer),
         environment=environment(state, problem, machine or {}),
-        session=state.id,
+        session=visible(state.id),
         model=problem.model,
         engine=problem.engine,
         reference=problem.reference,
@@ -140,7 +141,7 @@ def gather(
         scores=_last_table(state, table, "scores", Weighed),
         trigger=_trigger(state, table),
         goes_on_from=state.taken_from,
-        next=f"narrowdown after {state.id}" if offer(state, problem) else "",
+        next=f"narrowdown after {shlex.quote(visible(state.id))}" if offer(state, problem) else "",
     )
 
 
@@ -234,13 +235,14 @@ def confirmed(state: State, flow: Flow) -> tuple[base.Culprit, ...]:
 
 
 def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
-    """``compared`` False: an external checker judged, which measures no error."""
+    """``compared`` False: an external checker judged, which measures no error. What is a word of ours in every session that we
+    wrote stays one word in one that somebody has written: no form of a report makes it literal."""
     case = c.case
     compared = compared and (case.signature is None or case.signature.kind == "accuracy")
     return Culprit(
         nodes=case.nodes,
-        ops=case.ops,
-        cause=c.cause,
+        ops=tuple(map(visible, case.ops)),
+        cause=visible(c.cause),
         evidence=c.evidence,
         also=c.also,
         at=c.at,
@@ -253,7 +255,7 @@ def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
         inputs=case.inputs,
         outputs=case.outputs,
         dir=c.dir or "case",
-        verified=case.verified,
+        verified=visible(case.verified),
         minimal=case.minimal,
         needs_higher_inputs=case.needs_higher_inputs,
         found_by=case.found_by,
@@ -331,10 +333,10 @@ def stop(visit: Visit, flow: Flow) -> Stop:
     return Stop(
         node=visit.node,
         title=node.title if node else visit.node,
-        answer=visit.answer,
+        answer=visible(visit.answer),
         text=chosen.text if chosen else visit.answer,
-        by=visit.by,
-        recommended=question.recommended if question else "",
+        by=visible(visit.by),
+        recommended=visible(question.recommended) if question else "",
         because=question.because if question else "",
         note=visit.note,
         message=str((visit.outcome or {}).get("message") or visit.error),

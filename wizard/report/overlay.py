@@ -10,7 +10,7 @@ from engines.probe import HUGE
 from wizard.report.picture import neighbourhood
 from wizard.report.vicinity import Vicinity
 from wizard.session.state import State
-from wizard.words import number, show_error
+from wizard.words import number, show_error, write_json
 
 # Fills of nodes: within the tolerance, over it, ten times over it, and of a culprit. Pale, so that black names stay readable.
 FINE, OVER, FAR, CULPRIT = "#cfe8cf", "#ffe08a", "#ffb26b", "#ff7b7b"
@@ -60,7 +60,7 @@ def write_node_data(rows: Iterable[Overlaid], tolerance: float | None, metric: s
     if allowed > 0:
         steps = ((allowed, FINE), (10 * allowed, OVER), (HUGE, FAR))
         data["thresholds"] = [{"value": value, "bgColor": colour} for value, colour in steps]
-    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
+    return write_json(data)
 
 
 def write_notes(rows: Iterable[Overlaid], tolerance: float | None, metric: str) -> dict[str, dict[str, str]]:

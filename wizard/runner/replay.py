@@ -10,8 +10,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.asking import StepRefused
+from engines import options
+from engines.asking import StepContext, StepRefused
 from engines.consent import NOTHING, Consent
+from engines.faults import name_path
 from engines.probe import AnyProbe, Measure
 from engines.spec import EngineSpec, parse
 from engines.steps.base import StepSpec
@@ -110,9 +112,9 @@ def dry(folder: Path, *, keep_going: bool = False, steps: Mapping[str, StepSpec[
         rows.append(row)
         if row.outcome != "same" and not keep_going:
             break
-    verdict: Outcome = "differs" if any(r.outcome != "same" for r in rows) else "same"
-    engines = _engines(rec, {}, parse(rec.problem.engine))
-    return Replay(tuple(rows), verdict if rows else "cannot tell", engines)
+    outcomes = {row.outcome for row in rows}
+    verdict: Outcome = "differs" if "differs" in outcomes else "same" if outcomes == {"same"} else "cannot tell"
+    return Replay(tuple(rows), verdict, _engines(rec, {}, parse(rec.problem.engine)))
 
 
 # What is said of an outcome decides nothing: a later version may say it in better words.
@@ -141,12 +143,15 @@ def _dry_step(rec: Recording, visit: Visit, steps: Mapping[str, StepSpec[Any]]) 
     ctx = step_context(
         rec.problem, rec.flow, spec, state, node=visit.node, visit=visit.visit, params=dict(visit.params)
     )
+    if lacking := _find_lacking(ctx):
+        return _cannot_tell(row, "its engine is not known here", lacking)
     try:
         finish, unknown, _ = replayed(spec, ctx, after, after.fingerprints, Store(rec.folder))
     except StepRefused as refusal:
         return _differs(row, f"refused: {refusal}")
     except OSError as error:
-        return _differs(row, f"a file of the session is missing: {error}")
+        gone = isinstance(error, FileNotFoundError)
+        return _cannot_tell(row, f"a file is {'gone' if gone else 'damaged'}", _say_lost(error, rec.folder))
     except Exception as error:  # whatever the step does now, it did not do then
         return _differs(row, f"the step fails: {type(error).__name__}")
     if finish is None:
@@ -162,6 +167,25 @@ def _dry_step(rec: Recording, visit: Visit, steps: Mapping[str, StepSpec[Any]]) 
     if _decided(finish.findings) != _decided(visit.findings):
         return _differs(row, "the findings differ")
     return row
+
+
+def _find_lacking(ctx: StepContext) -> str:
+    """Why an engine that the step was asked with is none here, a sentence; "" where both are known."""
+    for spec in (ctx.engine, ctx.reference):
+        try:
+            options.declared_as(parse(spec).name)
+        except ValueError as fault:
+            return str(fault)
+    return ""
+
+
+def _say_lost(error: OSError, folder: Path) -> str:
+    """Which file of the session cannot be read, and what does without it."""
+    name = name_path(error, folder)
+    place = Path(name).relative_to(folder) if Path(name).is_relative_to(folder) else name
+    return (
+        f"It cannot be told without {place}. Copy the session anew from where it was whole, or replay it without --dry."
+    )
 
 
 def _dry_question(rec: Recording, visit: Visit) -> Row:
@@ -193,6 +217,10 @@ def _without_told(value: Any) -> Any:
 
 def _differs(row: Row, now: str) -> Row:
     return msgspec.structs.replace(row, now=now, outcome="differs")
+
+
+def _cannot_tell(row: Row, now: str, detail: str) -> Row:
+    return msgspec.structs.replace(row, now=now, outcome="cannot tell", detail=detail)
 
 
 def _plain(value: Any) -> Any:

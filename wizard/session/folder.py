@@ -354,7 +354,7 @@ def home_fault(root: Path | None = None) -> str:
 
 def name_for_command(folder: Path) -> str:
     """What a command line calls the session: its id where ``find`` knows it by that, else its path, quoted for a shell."""
-    return folder.name if folder.parent == home() else shlex.quote(str(folder))
+    return shlex.quote(folder.name if folder.parent == home() else str(folder))
 
 
 def summary(folder: Path) -> Summary:

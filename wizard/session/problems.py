@@ -5,6 +5,7 @@ import errno
 
 from engines import faults
 from engines.store import regular
+from wizard.words import visible
 
 
 def of_system(error: OSError, place: object = "") -> str:
@@ -50,7 +51,8 @@ class DamagedJournal(SessionProblem):
     """A journal line that was written whole is no longer what was written. ``line`` counts from 1."""
 
     def __init__(self, path: object, line: int, why: str) -> None:
-        super().__init__(f"The journal {path} is damaged at line {line}: {why}. {MENDING}")
+        # ``why`` may quote what stands there: of its lines none may be taken for one of ours.
+        super().__init__(f"The journal {path} is damaged at line {line}: {visible(why)}. {MENDING}")
         self.line = line
 
 

@@ -20,6 +20,7 @@ from wizard.exits import BAD_USAGE, BY_VERDICT, MISSING, NEEDS_PERSON, OUR_FAULT
 from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.runner import replay
+from wizard.runner import replay as replays
 from wizard.runner.client import Client
 from wizard.runner.decisive import Decisive, judged_as
 from wizard.runner.replay import dry, real, recording, search
@@ -150,6 +151,26 @@ def test_other_words_for_the_same_outcome_are_no_difference(searched, field, out
 
     rewritten(searched, reworded)
     assert dry(searched, steps=STEPS).rows[0].outcome == outcome
+
+
+def test_a_file_that_is_gone_is_named_and_is_no_difference(searched, monkeypatch):
+    """As the index of a graph, which a step goes by: "differs" was said of what nobody could look at."""
+    lost = Store(searched).path("ab" * 32)
+    monkeypatch.setattr(replays, "replayed", lambda *_: lost.read_bytes())
+    found = dry(searched, steps=STEPS)
+    assert (found.verdict, found.exit_code()) == ("cannot tell", CANNOT_TELL)
+    assert found.rows[0].now == "a file is gone"
+    assert f"artifacts/ab/{'ab' * 32}." in found.rows[0].detail
+    assert "without --dry" in found.rows[0].detail
+
+
+def test_an_engine_that_is_none_here_is_named_and_is_no_difference(searched, monkeypatch):
+    def unknown(name):
+        raise ValueError(f"There is no engine '{name}'.")
+
+    monkeypatch.setattr(replays.options, "declared_as", unknown)
+    row = dry(searched, steps=STEPS).rows[0]
+    assert (row.outcome, row.detail) == ("cannot tell", "There is no engine 'fake'.")
 
 
 def test_a_step_that_fell_over_or_is_gone_is_a_difference(searched):

@@ -105,3 +105,11 @@ def test_options_that_are_not_given_stay_to_the_last_digit(tmp_path: Path) -> No
     assert changes(base, change_problem(base, {})) == ("model",), "the file is another one now"
     with pytest.raises(Refusal, match="belongs to the metric elementwise"):
         change_problem(msgspec.structs.replace(base, metric="max_abs"), {"atol": ["1"]})
+    moved = model.rename(tmp_path / "moved.onnx")
+    with pytest.raises(
+        Refusal, match=r"The model .* not there any more: '.*m\.onnx'\. Put it back, or .* --model FILE"
+    ):
+        change_problem(base, {"seed": 9})
+    assert change_problem(base, {"model": str(moved)}).model == str(moved)
+    with pytest.raises(Refusal, match=r"The inputs file .* any more: '.*gone\.npz'\. .* --inputs FILE"):
+        change_problem(msgspec.structs.replace(base, inputs=(f"x={tmp_path / 'gone.npz'}",)), {"model": str(moved)})
