@@ -86,7 +86,7 @@ def scenes(folder: Path) -> dict[str, faults.Scene]:
     dear = ("--engine", "dear", "--tolerance", "1e-3")
     culprit, drifting = tiny.drift(folder, 8, culprit=4), tiny.drift(folder, 8)
     tiny.feeds(rounded, x=np.load(drifting[1])["x"][:1])
-    near = (str(drifting[0]), "--engine", "dear", "--inputs", str(rounded), "--tolerance", "0.015")
+    near = (str(drifting[0]), "--engine", "emulate:precision=bf16", "--inputs", str(rounded), "--tolerance", "0.015")
     found = [
         faults.Scene("whole flow", ("run", *half, *told), told),
         faults.Scene("nondeterminism", ("step", "nondeterminism", *half, *slots), slots),
