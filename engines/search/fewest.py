@@ -4,7 +4,7 @@ needed, and wider again where the set is wrong on what it was not made on."""
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -22,7 +22,7 @@ from engines.search.ordered import is_ordered
 from engines.search.pace import Pace, halvings
 from engines.search.remedy import list_cured
 from engines.search.sets import KeptSets, NodeSet
-from engines.search.trim import leave_out_each, leave_out_groups
+from engines.search.trim import Test, leave_out_each, leave_out_groups
 from engines.search.unseen import (
     Tried,
     does_as_well,
@@ -68,6 +68,8 @@ AFFORDED = 6
 # and builds in which more of them are looked through in groups. 367 left out 22 of 85 nodes that basic_pitch seems to need.
 EACH = 24
 IN_GROUPS = 60
+# And up to which the emulation is asked first what can go: each is a question to it.
+AS_THERE = 50
 # Questions to an emulation that tell the order of nodes, the heaviest first: beyond them it is as good as it gets. A model of 332
 # nodes that are nearly all of some weight took 250.
 TOLD = 100
@@ -78,8 +80,17 @@ FAR_MORE = 2
 Enough: TypeAlias = Callable[[NodeSet], Sub[bool]]
 
 
-# The same search on an emulation of the precision, for one on the engine; None where that is no help.
-OpenDraft: TypeAlias = Callable[["Fewest"], Sub["Fewest | None"]]
+class Beside(Protocol):
+    """An emulation of the precision beside the engine (``engines.search.draft``)."""
+
+    @property
+    def holds(self) -> bool: ...
+    def open(self, search: "Fewest") -> Sub["Fewest | None"]: ...
+    def foretell_failure(
+        self, search: "Fewest", keep: NodeSet, rule: Criterion, samples: tuple[str, ...]
+    ) -> Sub[tuple[str, ...]]: ...
+    def takes_it(self) -> bool: ...
+    def bear_out(self, *, failed: bool) -> None: ...
 
 
 # Rings: the norm or attention around a culprit is within six nodes of it; beyond, what each node brings tells better. The budget
@@ -106,7 +117,9 @@ class Fewest(KeptSets):
     """The search for the fewest nodes. ``aim``: what samples are held to, the tolerance less the margin where that can be had;
     ``working``: what is fed in it, the samples that sets were seen to fail on; ``batches``: what sets were tried on so far;
     ``steady``: no kernels are timed, so that the next build is the one that was measured; ``long``: and all rows take long;
-    ``draft``: the same search on an emulation."""
+    ``together``: kernels are timed, and a run of all that is seen is nothing beside a build, so that each set that is right on
+    what is searched on is held to ``overall`` there;
+    ``draft``: the same search on an emulation, and ``foretold`` the sets whose failure was taken from it."""
 
     def __init__(self, ask: Inquiry, params: PrecisionParams, everything: NodeSet) -> None:
         super().__init__(ask)
@@ -114,9 +127,11 @@ class Fewest(KeptSets):
         self.params, self.everything = params, everything
         self.everywhere = list_feeds(ask.findings)
         self.steady = not ask.ctx.engine_info.gpus
-        self.draft: OpenDraft | None = None
+        self.draft: Beside | None = None
+        self.foretold: set[NodeSet] = set()
         self.long = False
-        self.aim = ask.criterion
+        self.together = False
+        self.aim = self.overall = ask.criterion
         self.working: tuple[str, ...] = ()
         self.batches: tuple[Tried, ...] = ()
         self.limit = params.budget  # builds; trimming has some of its own
@@ -225,7 +240,7 @@ class Fewest(KeptSets):
         likely = tuple(reversed(tries[-1])) if tries else seeds
         before = known
         holding: NodeSet | None = None
-        alone = self.aim
+        alone, self.overall = self.aim, ask.criterion
         start = everything
         for _ in range(params.rounds):
             # What joined may need what was left out for the others' sake; if not, then others than the culprits, which are among
@@ -233,7 +248,9 @@ class Fewest(KeptSets):
             growing = [start] if before and not tries else _list_growing(ask.index, seeds, params.rings)
             self.pace.left = -1
             start = yield from self._find_start(tries, growing, before, alone)
-            known_to_do = tries or (seeds and start == tuple(sorted({*seeds, *before})))
+            # Of many that a look at each layer accuses together few may be needed: their order is worth asking for.
+            few = self.draft is None or len(start) <= EACH
+            known_to_do = tries or (few and seeds and start == tuple(sorted({*seeds, *before})))
             smallest: NodeSet = yield from self._leave_out(start, before, likely, alone, by_weight=not known_to_do)
             everywhere = self.all_seen()
             final: Measurement = yield from self.measure(smallest, everywhere)
@@ -264,12 +281,19 @@ class Fewest(KeptSets):
         for i, keep in enumerate(_list_starts(self.ask, self.everything, tries or growing, before)):
             # The likeliest is asked at once; of the others those that an emulation takes for enough, where there is one.
             if i == 1 and self.draft:
-                there = yield from self.draft(self)
+                there = yield from self.draft.open(self)
             if there is not None and not (yield from there.passes(keep, rule, self.working)).passed:
                 continue
-            if (yield from self.passes(keep, rule, self.working)).passed:
+            if (yield from self._does(keep, rule, self.working)).passed:
                 return keep
         return self.everything
+
+    def _does(self, keep: NodeSet, rule: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
+        """Whether the set is right on these samples, and, where that is asked with each set, on all that is seen."""
+        verdict: Verdict = yield from self.passes(keep, rule, samples)
+        if verdict.passed and self.together:
+            verdict = yield from self.passes(keep, self.overall, self.all_seen())
+        return verdict
 
     def _leave_out(
         self, start: NodeSet, before: NodeSet, likely: Sequence[int], rule: Criterion, *, by_weight: bool
@@ -283,8 +307,10 @@ class Fewest(KeptSets):
             return (yield from self._is_needed((*before, *items), rule, self.working))
 
         # What the reference foretold is mostly needed, each node of it.
-        each = functools.partial(leave_out_each, once=True)  # all once more when nothing joins any more: ``polish``
-        leave_out = each if start == list_cured(ask.findings) else leave_out_groups
+        # All once more when nothing joins any more: ``polish``.
+        each = functools.partial(leave_out_each, once=True)
+        few = start == list_cured(ask.findings) and len(start) <= EACH
+        leave_out = each if few else leave_out_groups
         most = 0  # of those that are left the most that it is not worth to look at once more, before all is
         limit = self.limit
         if by_weight and len(added) > 2 * GROUPS and self.limit - self.spent > AFFORDED * GROUPS:
@@ -311,14 +337,41 @@ class Fewest(KeptSets):
             most = (FAR_MORE * guess + GROUPS if own else EACH) if adds_up else 0
             added = tuple(reversed(order[:enough]))
         if len(added) > most:
+            added = yield from self._leave_out_as_there(added, before, rule, self.working, needed)
             added = yield from leave_out(added, needed, self.pace)
         self.limit = limit
         self.pace.left = 0
         return tuple(sorted({*before, *added}))
 
+    def _leave_out_as_there(
+        self, nodes: NodeSet, stays: NodeSet, rule: Criterion, samples: tuple[str, ...], needed: Test[int]
+    ) -> Sub[NodeSet]:
+        """The nodes without those that the emulation can do without, too, one after the other; as many of these as the engine
+        can, which halving tells. All of them where there is no emulation."""
+        there = (yield from self.draft.open(self)) if self.draft and len(nodes) <= AS_THERE else None
+        if there is None:
+            return nodes
+
+        def needed_there(items: NodeSet) -> Sub[Verdict]:
+            return (yield from there._is_needed((*stays, *items), rule, samples))
+
+        left: NodeSet = yield from leave_out_each(nodes, needed_there, once=True)
+        gone = tuple(n for n in nodes if n not in set(left))
+
+        def without(count: int) -> NodeSet:
+            return tuple(n for n in nodes if n not in set(gone[:count]))
+
+        low, high = 0, len(gone) + 1
+        at = len(gone)
+        while high - low > 1:
+            verdict: Verdict = yield from needed(without(at))
+            low, high = (at, high) if verdict.failed else (low, at)
+            at = (low + high) // 2
+        return without(low)
+
     def _order(self, nodes: NodeSet, rule: Criterion) -> Sub[tuple[NodeSet, int, bool]]:
         """As ``_weigh`` says, asked of the emulation where there is one that takes no build."""
-        there = (yield from self.draft(self)) if self.draft else None
+        there = (yield from self.draft.open(self)) if self.draft else None
         if there is None:
             return (yield from self._weigh(nodes, rule))
         rule = tighten_criterion(there.ask.criterion, there.params.margin)
@@ -361,10 +414,20 @@ class Fewest(KeptSets):
         return most
 
     def _is_needed(self, items: Iterable[int], criterion: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
-        """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing."""
+        """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing. Where the emulation's word
+        holds that a set fails, nothing is built."""
         if self.spent >= self.limit:
             return Verdict("pass")
-        verdict: Verdict = yield from self.passes(tuple(sorted(items)), criterion, samples)
+        keep = tuple(sorted(items))
+        hard: tuple[str, ...] = ()
+        if self.draft and not self.is_short(keep, criterion):
+            hard = yield from self.draft.foretell_failure(self, keep, criterion, samples)
+        if self.draft and hard and self.draft.takes_it():
+            self.foretold.add(keep)
+            return Verdict("pass")
+        verdict: Verdict = yield from self._does(keep, criterion, tuple(dict.fromkeys((*samples, *hard))))
+        if self.draft and hard:
+            self.draft.bear_out(failed=verdict.failed)
         return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
 
     def polish(self, keep: NodeSet, likely: Sequence[int], less: NodeSet = ()) -> Sub[NodeSet]:
@@ -376,6 +439,7 @@ class Fewest(KeptSets):
         back; what is right on all that is seen then is looked through once more."""
         everywhere = self.all_seen()
         criterion, alone = yield from self._hold_to(keep)
+        self.overall = criterion
         samples = self.list_alone()
         back = less  # with what was left too little: this stays, and of the rest what is needed
         for _ in range(2 * self.params.rounds):
@@ -391,6 +455,7 @@ class Fewest(KeptSets):
             short = {n for n in open_to if self.is_short(tuple(k for k in keep if k != n), alone)}
             order = sorted(open_to, key=lambda n: (n in short, self.weights.get(n, MOST)))
             left: NodeSet = tuple(order)
+            left = yield from self._leave_out_as_there(left, stays, alone, fed, needed)
             if stays or self.spent >= self.params.budget:  # there was no time to look through what it is made of
                 left = yield from leave_out_groups(left, needed, self.pace)
             if not stays:
@@ -492,8 +557,20 @@ class Fewest(KeptSets):
 
     def needs_each(self, keep: NodeSet) -> bool:
         """Whether each node of the set was seen to be needed, for the tolerance or for the margin that is aimed at."""
+        return len(self._list_needed(keep) | self._list_foretold(keep)) == len(keep)
+
+    def count_foretold(self, keep: NodeSet) -> int:
+        """Of the nodes that are needed those of which only the emulation says so."""
+        return len(self._list_foretold(keep) - self._list_needed(keep))
+
+    def _list_needed(self, keep: NodeSet) -> frozenset[int]:
         strict = (tighten_criterion(c, ALONE) for c in (self.ask.criterion, self.aim))
-        return any(self.misses_each(keep, rule) for rule in (self.ask.criterion, self.aim, *strict))
+        return max((self.list_needed(keep, rule) for rule in (self.ask.criterion, self.aim, *strict)), key=len)
+
+    def _list_foretold(self, keep: NodeSet) -> frozenset[int]:
+        if self.draft is None or not self.draft.holds:
+            return frozenset()
+        return frozenset(n for n in keep if tuple(k for k in keep if k != n) in self.foretold)
 
     def result(
         self, outcome: str, keep: NodeSet, m: Measurement, *, minimal: bool = False, unseen: Unseen | None = None,

@@ -42,6 +42,7 @@ class Kept(msgspec.Struct, frozen=True):
     knee: "Knee | None" = None
     written: WrittenOut = WrittenOut()
     plain: float = 0.0  # error with nothing kept; told where everything kept is not enough
+    foretold: int = 0  # of a minimal set the nodes without which it was seen to fail in an emulation alone
     put_off: bool = False  # it was wrong on some that it was not made on, and was enough for now
 
 
@@ -74,6 +75,7 @@ def make_workaround(ask: Inquiry, kept: Kept) -> Sub[Workaround | None]:
         of=len(list_keepable(ask)),
         cost=f"{say_counted(ask, kept)}{'; ' if slower else ''}{slower}",
         minimal=kept.minimal,
+        foretold=kept.foretold,
         unseen=kept.unseen,
         curve=kept.curve,
         in_model=kept.written.names,

@@ -177,6 +177,12 @@ def _size(cure: Workaround) -> tuple[Fact, ...]:
     nearly = say_nearly_all(len(ranges.decode(cure.keep)), cure.of)
     if nearly:
         return (Fact(nearly),)
+    if cure.minimal and cure.foretold:
+        rest = len(ranges.decode(cure.keep)) - cure.foretold
+        there = "in an emulation of the precision"
+        if rest:
+            there = f"{rest} on this engine, {cure.foretold} {there}"
+        return (Fact(f"Not one of its {things} can be left out: the set was tried without each of them, {there}."),)
     if cure.minimal:
         return (Fact(f"Not one of its {things} can be left out: the set was tried without each of them."),)
     return (Fact(f"A smaller set may do: it was not tried without each of its {things}."),)

@@ -101,15 +101,25 @@ class KeptSets:
         known = self._answers.get(keep, {})
         return any(judge_whole(self.judged(m), criterion).failed for m in known.values())
 
-    def misses_each(self, keep: NodeSet, criterion: Criterion) -> bool:
-        """Whether without each node of the set a sample was seen to fail that passes with it, by this criterion."""
+    def list_short(self, keep: NodeSet, criterion: Criterion, fed: Iterable[str]) -> tuple[str, ...]:
+        """Of what is fed, that on which the set was seen not to do."""
+        known = self._answers.get(keep, {})
+        return tuple(s for s in fed if s in known and judge_whole(self.judged(known[s]), criterion).failed)
+
+    def lies_in_short(self, keep: NodeSet, criterion: Criterion) -> bool:
+        """Whether a set that holds all of this one was seen not to do."""
+        inside = set(keep)
+        return any(inside.issubset(k) and self.is_short(k, criterion) for k in self._answers if len(k) > len(keep))
+
+    def list_needed(self, keep: NodeSet, criterion: Criterion) -> frozenset[int]:
+        """The nodes of the set without which a sample was seen to fail that passes with it, by this criterion."""
 
         def fails(without: NodeSet, sample: str) -> bool:
             known = self._answers.get(without, {}).get(sample)
             return known is not None and judge_whole(self.judged(known), criterion).failed
 
         good = [s for s, m in self._answers.get(keep, {}).items() if judge_whole(self.judged(m), criterion).passed]
-        return all(any(fails(tuple(n for n in keep if n != one), s) for s in good) for one in keep)
+        return frozenset(n for n in keep if any(fails(tuple(k for k in keep if k != n), s) for s in good))
 
     def list_failing(self, m: Measurement, criterion: Criterion) -> list[str]:
         """The samples that decide and are over tolerance, the worst first."""
