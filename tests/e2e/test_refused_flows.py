@@ -79,7 +79,7 @@ LINTS = [
     ("  done: {title", "  ¦first: {title", "'first' is also a node (line 7); a goto could mean either."),
     ("use: reduce", "use: ¦reduse", "there is no step 'reduse'. Did you mean 'reduce'?"),
     ("verify: 2", "¦verfy: 2", "step 'reduce' takes no 'verfy'. Did you mean 'verify'?"),
-    ("verify: 2", "verify: ¦two", "'verify' of step 'reduce' is a whole number, and never 'two'."),
+    ("verify: 2", "verify: ¦two", "'verify' of step 'reduce' is a whole number from 0 on, and never 'two'."),
     ("search: auto", "¦serch: auto", "no step of this flow takes a parameter 'serch'. Did you mean 'search'?"),
     ("max_visits: 2", "max_visits: ¦0", "max_visits must be 1 or more."),
     ("limit: done", "limit: ¦doen", "'doen' is not an end, and limit must name one. Did you mean 'done'?"),

@@ -12,7 +12,7 @@ from engines.declaration import CheckPart
 from engines.findings import Culprit
 from engines.spec import parse
 from wizard.problem import Problem
-from wizard.words import elide, listing
+from wizard.words import elide, listing, visible
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -32,9 +32,9 @@ def script(culprit: Culprit, asked: Asked) -> str:
     """The text of check.py for one culprit."""
     part, why = engine_part(asked)
     values = [
-        ("CASE", listing([elide(name, 60) for name in culprit.case.nodes])),
+        ("CASE", visible(listing([elide(name, 60) for name in culprit.case.nodes]))),
         ("ENGINE", asked.engine),
-        ("FOUND_WITH", asked.found_with),
+        ("FOUND_WITH", visible(asked.found_with)),
         *list_judging_values(culprit, asked, part),
     ]
     block = "\n".join(f"{name} = {pprint.pformat(value, width=100, sort_dicts=False)}" for name, value in values)
@@ -70,7 +70,7 @@ def list_judging_values(culprit: Culprit, asked: Asked, part: CheckPart | None) 
         ("METRIC", criterion.metric),
         ("LIMITS", {name: limit(criterion, name) for name in outputs}),
         ("LOOKS", max(1, asked.looks)),
-        ("FAILED", culprit.case.verified or "?"),
+        ("FAILED", visible(culprit.case.verified or "?")),
     ]
     if criterion.metric == "elementwise":
         rows += [("ATOL", criterion.atol), ("RTOL", criterion.rtol)]

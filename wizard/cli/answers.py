@@ -10,6 +10,7 @@ from wizard import terminal
 from wizard.exits import BadUsage
 from wizard.flow.load import FlowProblem, load_texts
 from wizard.flow.model import Flow
+from wizard.words import visible
 
 ASK = "ask"  # stop here: a person is needed
 
@@ -31,7 +32,7 @@ def read_answers(path: str, flow: Flow) -> Script:
     for node, value in data.items():
         if node not in flow.nodes:
             at, hint = _at(path, lines.key(node)), suggestion(node, flow.nodes, " ")
-            raise BadUsage(f"{at}: the flow '{flow.id}' has no question '{node}'.{hint}")
+            raise BadUsage(f"{at}: the flow '{flow.id}' has no question '{visible(str(node))}'.{hint}")
         if value == []:
             at = _at(path, lines.value(node))
             raise BadUsage(f"{at}: '{node}' has an empty list of answers; give one a visit, or leave it out.")
@@ -62,7 +63,7 @@ def _answer(path: str, node: str, item: Any, flow: Flow) -> tuple[str, dict[str,
     if not isinstance(answer, str):
         raise BadUsage(f"{path}: an answer of '{node}' is one word: {', '.join(known)}.")
     if answer not in known:
-        said = f"has no answer '{answer}'" if answer else "has no answer here"
+        said = f"has no answer '{visible(str(answer))}'" if answer else "has no answer here"
         raise BadUsage(f"{path}: '{node}' {said}.{suggestion(answer, known, ' ')} Known: {', '.join(known)}.")
     wanted = flow.nodes[node].answers[answer].settings if answer != ASK else {}
     values = {name: value for name, value in item.items() if name != "answer"} if isinstance(item, dict) else {}

@@ -23,6 +23,7 @@ from engines.spec import parse
 from wizard.bundle.case import write_case
 from wizard.bundle.check_script import Asked, engine_part, list_judging_values, script
 from wizard.report.portable import Traces
+from wizard.words import visible
 
 ENDS = (
     '"', "'", '"""', "'''", "\\", "\n", "\r", "*/", "/*", "`", "$(: > hit)", "`: > hit`", "; : > hit;", "\n: > hit\n",
@@ -74,6 +75,7 @@ def test_check_py_compiles_and_holds_the_very_values(nodes, inputs, outputs, com
             told[node.targets[0].id] = ast.literal_eval(node.value)
     values = dict(list_judging_values(about, how, engine_part(how)[0]))
     assert {name: told[name] for name in values} == values
+    assert told["CASE"] == visible(told["CASE"]), "it is printed in the terminal of whoever is sent the case"
     assert text.isascii()
     statements = [type(node) for node in ast.parse(script(culprit("n", "i", "o"), asked(command and ["c"]))).body]
     assert [type(node) for node in tree.body] == statements, "no statement came in with a value"
