@@ -42,6 +42,7 @@ class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     keep: int = 0
     names: str = ""
     minimal: bool = False
+    foretold: int = 0  # of a minimal set the nodes that only an emulation of the precision was seen to need
     samples_ok: int = 0
     samples: int = 0
     error: float | None = None
@@ -80,6 +81,7 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
         keep=len(kept.keep),
         names=", ".join(ask.names(kept.keep)),
         minimal=kept.minimal,
+        foretold=kept.foretold,
         samples_ok=kept.samples_ok,
         samples=kept.samples_n,
         error=kept.error if kept.error < HUGE else None,
@@ -156,7 +158,7 @@ def kept_json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="precision",
-    version=13,
+    version=14,
     summary="Find the smallest set of nodes to keep in FP32 so that every sample passes.",
     run=precision,
     outcome=PrecisionOutcome,

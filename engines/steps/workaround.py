@@ -87,6 +87,7 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float = 0.0
     margin: float | None = None
     minimal: bool = False
+    foretold: int = 0  # of a minimal set the nodes that only an emulation of the precision was seen to need
     cost: str = ""  # what it does to time or size, one phrase
     cause: str = "unknown"
     culprits: int | None = None  # with a minimal case
@@ -199,6 +200,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             tolerance=ask.criterion.tolerance,
             margin=chosen.margin if chosen else None,
             minimal=chosen.minimal if chosen else False,
+            foretold=chosen.foretold if chosen else 0,
             cost=chosen.cost if chosen else "",
             cause=findings.culprits[0].cause
             if findings.culprits
@@ -474,7 +476,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="workaround",
-    version=13,
+    version=14,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,
