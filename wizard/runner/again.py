@@ -1,7 +1,7 @@
 """One decisive probe measured again: by one look, or, where the fault comes and goes, by as many as its rate takes."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,7 +23,8 @@ _UNANSWERED = 3  # looks that were no answer (a crash, a refusal), after which n
 
 class Again:
     """Measures the decisive probes of one session again, each question once. ``base``: the engine of the session; ``other``: the
-    one in its place; ``recorded``: what each engine spec was when it recorded."""
+    one in its place; ``recorded``: what each engine spec was when it recorded; ``limit``: seconds that the session, as it ended,
+    would let a probe take."""
 
     def __init__(
         self,
@@ -32,9 +33,10 @@ class Again:
         recorded: Mapping[str, Mapping[str, Any]],
         pool: Prober,
         fingerprints: Fingerprints,
+        limit: Callable[[AnyProbe], float],
     ) -> None:
         self._base, self._other, self._recorded = base, other, recorded
-        self._pool, self._fingerprints = pool, fingerprints
+        self._pool, self._fingerprints, self._limit = pool, fingerprints, limit
         self._known: dict[str, Measurement] = {}
 
     async def rules(self, items: Sequence[Decisive]) -> tuple[list[Rule | None], str]:
@@ -105,7 +107,9 @@ class Again:
         if name not in self._known:
             began = time.monotonic()
             runs = max(1, probe.runs) if isinstance(probe, Measure) else 1
-            limit = getattr(probe, "timeout", 0.0) or item.visit.timeout * runs
+            # A step's own limit is that of one build and run: many samples of a slow model had less time here than when they were
+            # recorded.
+            limit = getattr(probe, "timeout", 0.0) or max(item.visit.timeout * runs, self._limit(probe))
             self._known[name] = await self._pool.run(probe, limit)
             if self._known[name].status == "cancelled":
                 raise SessionProblem(f"The replay was stopped after {time.monotonic() - began:.0f} s of a probe.")

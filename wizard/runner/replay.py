@@ -31,6 +31,7 @@ from wizard.runner.context import step_context
 from wizard.runner.decisive import Decisive, decisive
 from wizard.runner.drive import Fingerprints, Guarded, replayed
 from wizard.runner.ledger import Ledger
+from wizard.runner.limits import Usual, probe_limit
 from wizard.runner.options import Options
 from wizard.runner.table import FINE, Compared, Expect, Outcome, Replay, Row, Stand, sum_up
 from wizard.schedulers import LOCAL
@@ -317,7 +318,10 @@ async def _real(
             now = {spec: m.facts for spec, m in fingerprints.inspected.items()}
             compared = _engines(rec, now, other)
             teller.engines(compared)
-        again = Again(base, other, rec.state.engines, pool, fingerprints)
+        usual = Usual(rec.state.longest, rec.state.slowest, rec.state.largest, rec.state.nodes)
+        again = Again(
+            base, other, rec.state.engines, pool, fingerprints, lambda p: probe_limit(p, rec.problem.timeout, usual)
+        )
         rules, price = await again.rules(chosen)
         if price:
             teller.note(price)

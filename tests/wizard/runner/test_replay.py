@@ -20,9 +20,9 @@ from wizard.exits import BAD_USAGE, BY_VERDICT, MISSING, NEEDS_PERSON, OUR_FAULT
 from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.runner import replay
-from wizard.runner import replay as replays
 from wizard.runner.client import Client
 from wizard.runner.decisive import Decisive, judged_as
+from wizard.runner.limits import TIMEOUT_FACTOR
 from wizard.runner.replay import dry, real, recording, search
 from wizard.runner.table import AS_EXPECTED, CANNOT_TELL, DIFFERS, Replay
 from wizard.session import events as e
@@ -156,7 +156,7 @@ def test_other_words_for_the_same_outcome_are_no_difference(searched, field, out
 def test_a_file_that_is_gone_is_named_and_is_no_difference(searched, monkeypatch):
     """As the index of a graph, which a step goes by: "differs" was said of what nobody could look at."""
     lost = Store(searched).path("ab" * 32)
-    monkeypatch.setattr(replays, "replayed", lambda *_: lost.read_bytes())
+    monkeypatch.setattr(replay, "replayed", lambda *_: lost.read_bytes())
     found = dry(searched, steps=STEPS)
     assert (found.verdict, found.exit_code()) == ("cannot tell", CANNOT_TELL)
     assert found.rows[0].now == "a file is gone"
@@ -168,7 +168,7 @@ def test_an_engine_that_is_none_here_is_named_and_is_no_difference(searched, mon
     def unknown(name):
         raise ValueError(f"There is no engine '{name}'.")
 
-    monkeypatch.setattr(replays.options, "declared_as", unknown)
+    monkeypatch.setattr(replay.options, "declared_as", unknown)
     row = dry(searched, steps=STEPS).rows[0]
     assert (row.outcome, row.detail) == ("cannot tell", "There is no engine 'fake'.")
 
@@ -222,12 +222,14 @@ class Engine:
     def __init__(self, **how) -> None:
         self.how = how
         self.ran: list = []
+        self.limits: list = []  # (probe, seconds that it was given)
 
     async def start(self) -> None:
         pass
 
     async def run(self, probe, timeout: float = 0.0, log: str = "") -> Measurement:
         self.ran.append(probe)
+        self.limits.append((probe, timeout))
         if isinstance(probe, Inspect):
             if self.how.get("missing") == probe.engine:
                 return Measurement(status="unsupported", message="It is not installed here.")
@@ -358,6 +360,21 @@ def test_a_steady_fault_takes_one_look_at_each_question(confirmed):
     found = real(confirmed, make_pool=lambda _: engine)
     assert [(row.failures, row.looks) for row in found.rows] == [(1, 1), (1, 1), (0, 1), (0, 1)]
     assert sum(isinstance(p, Measure) for p in engine.ran) == 4
+
+
+def test_a_slow_model_has_as_long_as_when_it_was_recorded(confirmed):
+    """It had the limit of a step's first probe, whatever the model took afterwards."""
+
+    def slower(event):
+        slow = isinstance(event, e.ProbeFinished) and event.run
+        return msgspec.structs.replace(event, seconds=400.0) if slow else event
+
+    rewritten(confirmed, slower)
+    now = Engine()
+    real(confirmed, make_pool=lambda _: now)
+    given = [limit for probe, limit in now.limits if isinstance(probe, Measure) and not probe.timeout]
+    assert given
+    assert min(given) >= TIMEOUT_FACTOR * 400
 
 
 def test_a_missing_engine_is_a_sentence(confirmed):
