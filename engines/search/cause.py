@@ -162,7 +162,7 @@ def name_cause(
         return grown or Cause("accumulation", "No single node adds the error; it grows with depth.")
     amplified = _explain_by_amplifying(case, suspect, storage, made, scores, own)
     found = (
-        _explain_by_vanishing(made, case, storage)
+        _explain_by_vanishing(made, scores, case, storage)
         or _explain_by_underflow(made, scores, storage)
         or _explain_by_jump(made, scores)
         or _explain_by_cancellation(made, scores, storage)
@@ -265,13 +265,21 @@ def _explain_by_amplifying(
     )
 
 
-def _explain_by_vanishing(made: Sequence[Inner], case: Case, storage: str) -> Cause | None:
+def _explain_by_vanishing(made: Sequence[Inner], scores: Mapping[str, Score], case: Case, storage: str) -> Cause | None:
     """Small values that became 0, where that is all the error there is, or where what divides by them fails."""
     normal, least = _smallest(storage)
     for i in made:
         s = i.score
         lost = 0 < s.vanished_max < normal
-        kept = s.vanished_max >= least  # the type has it: it is flushed, not rounded to 0
+        # The type has it: it is flushed, or made of what was rounded to 0, as the root of 1e-10 is.
+        kept = s.vanished_max >= least
+        read = max((scores[name].vanished_max for name in i.reads if name in scores), default=0.0) if kept else 0.0
+        if lost and 0 < read < least:
+            return Cause(
+                "epsilon-underflow",
+                f"{i.node} ({i.op}) gives 0 for values up to {s.vanished_max:.2g} ({s.vanished} of them): it reads values up to "
+                f"{read:.2g}, {_say_flush_limit(storage)}",
+            )
         if lost and kept and s.actual_absmax == 0 and (case.effect is None or case.effect < HUGE):
             return Cause(
                 "underflow",

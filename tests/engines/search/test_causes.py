@@ -164,6 +164,13 @@ def test_what_an_engine_flushes_is_told_from_what_no_type_holds() -> None:
     assert cause.name_cause(Findings(), CASE, [cause.Inner("Mul", "/y", gone, ())], "float16", None).name == (
         "epsilon-underflow"
     )
+    fed = cause.Inner("", "", Score("x", vanished=3, vanished_max=1e-10, absmax=1e-10, rel_l2=1.0))
+    root = Score("y", vanished=3, vanished_max=1e-5, absmax=1e-5, rel_l2=1.0)
+    said = cause.name_cause(Findings(), CASE, [fed, cause.Inner("Sqrt", "/y", root, ("x",))], "float16", None)
+    assert (said.name, "reads values up to 1e-10, and float16 makes 0 of" in said.evidence) == (
+        "epsilon-underflow",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
