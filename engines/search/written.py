@@ -1,5 +1,8 @@
 """The workaround written into a model of its own, by preference the user's, and that file tried as it stands."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from engines.asking import Note, Sub, asked
@@ -7,6 +10,7 @@ from engines.compare.judge import by_sample
 from engines.graph.quantized import find_leavable_layers
 from engines.probe import Measurement
 from engines.search.inquiry import Inquiry
+from engines.search.known import say_nearly_all
 from engines.search.unseen import Near, list_failing, restrict
 from engines.search.whole import list_feeds
 
@@ -68,12 +72,13 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
         lost = tuple(m.facts.get("written", {}).get("lost", ()))
         right: Right = yield from _try_file(ask, m, keep, base, rest, sides)
         if right.missed <= missed and not (lost and own and base != findings.model and right.missed):
-            names = tuple(m.facts.get("written", {}).get("names", ()))
+            kept = m.facts.get("written", {})
+            names = tuple(kept.get("names", ()))
             what = "your model" if own else "the cleaned model that was searched"
             many = f"{len(names)} {'node' if len(names) == 1 else 'nodes'}"
             said = f"{FILE} ({what} with {many} in FP32), loaded and run: {right.say()}."
             rather = f" Not of your own model: {why.rstrip('.')}." if why else ""
-            return WrittenOut(dict(m.artifacts), f"{said}{_say_lost(lost, own)}{rather}", names)
+            return WrittenOut(dict(m.artifacts), f"{said}{_say_bodies(kept)}{_say_lost(lost, own)}{rather}", names)
         why = why or f"written into your model it is {right.say()}{_list_lost(lost)}"
     return WrittenOut(said=f"There is no {FILE}: {why.rstrip('.')}.")
 
@@ -98,6 +103,16 @@ def _try_file(ask: Inquiry, m: Measurement, keep: tuple[int, ...], base: str, re
 
 def _probe(ask: Inquiry, keep: tuple[int, ...], base: str, rest: str, samples: tuple[str, ...], **more: object):  # type: ignore[no-untyped-def]
     return ask.kept(samples, keep, engine=ask.ctx.engine_info.typed, written=base, rest=rest, **more)
+
+
+def _say_bodies(kept: Mapping[str, Any]) -> str:
+    """That what is kept has bodies, which are kept as a whole, a sentence with a space in front; "" where it has none. Of a Loop
+    that is all of the model "1 node in FP32" promises what it does not keep."""
+    if not kept.get("inside"):
+        return ""
+    many, of = len(kept["names"]) + kept["inside"], kept["of"]
+    told = f" An If, Loop or Scan stays there with all that is inside of it, {many} of {of} nodes."
+    return " ".join(filter(None, (told, say_nearly_all(many, of))))
 
 
 def _list_lost(lost: tuple[str, ...]) -> str:

@@ -370,8 +370,8 @@ class _Measuring:
             say=self.progress,
         )
         built = build(self.engine, request)
-        facts = {"written": {"names": list(made.names), "lost": list(made.lost)}}
-        return _Ready(replace(part, model=made.model), built, time.monotonic() - begun, facts=facts)
+        kept = {"names": list(made.names), "lost": list(made.lost), "inside": made.inside, "of": made.of}
+        return _Ready(replace(part, model=made.model), built, time.monotonic() - begun, facts={"written": kept})
 
     def _rewrite(self, feed: Feed, part: Cut, begun: float) -> _Ready:
         """The build of the rewritten model; inputs and outputs by name."""

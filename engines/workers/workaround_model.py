@@ -9,10 +9,12 @@ from engines.data import originals
 from engines.graph import load
 from engines.graph.cut import cut
 from engines.graph.load import StoredModel
+from engines.graph.names import bodies
 from engines.graph.origin import find_origins
 from engines.graph.quantized import is_quantized
 from engines.graph.standing_alone import standing_alone
 from engines.graph.typed import to_precision
+from engines.graph.unroll import body_size
 from engines.probe import Candidate
 from engines.store.content import Store
 from engines.workers.artifact_files import REFERS
@@ -21,11 +23,14 @@ from engines.workers.artifact_files import REFERS
 @dataclass(frozen=True)
 class Written:
     """``model``: read back from the bytes that the file has, its weights inside where they are few. ``names``: its
-    nodes that stay in FP32 (of a quantized model: in float). ``lost``: nodes of the searched model that it does not have."""
+    nodes that stay in FP32 (of a quantized model: in float). ``lost``: nodes of the searched model that it does not have.
+    ``inside``: nodes in the bodies of those that stay, which stay with them; ``of``: nodes of the whole, with all bodies'."""
 
     model: ModelProto
     names: tuple[str, ...]
     lost: tuple[str, ...]
+    inside: int
+    of: int
 
 
 def write_form(
@@ -44,12 +49,17 @@ def write_form(
     if is_quantized(own.index) and not originals.keeps_pairs(engine, reference):
         part = originals.leave_layers_float(store, own, part, there, reference)
     model = part.model
+    stay = [i for i, n in enumerate(part.node_ids) if n in there]
+    inside = sum(body_size(body) for i in stay for body in bodies(model.graph.node[i]))
+    of = body_size(model.graph)
     if rest:
-        model = to_precision(model, rest, [i for i, n in enumerate(part.node_ids) if n in there])
+        model = to_precision(model, rest, stay)
     if outside_bytes(model) < REFERS:
         model = ModelProto.FromString(standing_alone(model, own.weights_dir).SerializeToString(deterministic=True))
     return Written(
         model,
         tuple(own.engine_names[n] for n in sorted(there)),
         tuple(searched.engine_names[n] for n in sorted(keep - set(places))),
+        inside,
+        of,
     )

@@ -99,6 +99,9 @@ def test_an_overflow_in_an_iteration_of_a_loop(opened: Any) -> None:
     assert reduced.findings.case.inputs == ("grow/body/iteration_5/s2",)
     assert "Loop 'grow' runs 8 iterations: these nodes stand in their place." in " ".join(s.findings.notes)
     assert s.findings.original != s.findings.model
+    said = s.step("precision").finish.findings.workaround.written
+    assert "(your model with 1 node in FP32)" in said
+    assert "An If, Loop or Scan stays there with all that is inside of it, 6 of 8 nodes." in said
 
 
 def test_an_overflow_in_an_iteration_of_a_scan_that_walks_backwards(opened: Any) -> None:
