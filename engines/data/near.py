@@ -20,10 +20,12 @@ Arrays = Mapping[str, Array]
 Kind = Literal["signal", "pixels", "ids", "fixed"]
 
 # In turn, so that even a few feeds are of several kinds.
-WAYS = ("noisier", "quieter", "mixed", "shifted", "louder", "cut short", "repeated")
+WAYS = ("with noise", "scaled down", "mixed with another", "shifted", "scaled up", "cut short", "with a part repeated")
+OTHER_IDS = "with other codes in places"
 # Those that leave each value in its place: a quantized model is calibrated for each place, and a short axis counts features,
 # which are not shifted as time and space are.
-_IN_PLACE = ("noisier", "quieter", "mixed", "louder")
+_IN_PLACE = ("with noise", "scaled down", "mixed with another", "scaled up")
+_EXCHANGED = ("with noise", "scaled down", "scaled up")  # what ids are not: some are others then
 _LONG = 16
 # How far a real sample goes beyond a handful of others, about.
 BEYOND = 1.25
@@ -51,7 +53,7 @@ def vary_sample(
     other = samples[int(rng.integers(len(samples)))]
     strength, place = float(rng.random()), float(rng.random())
     if narrow:
-        strength = 0.7 + 0.3 * strength if way == "quieter" else 0.3 * strength
+        strength = 0.7 + 0.3 * strength if way == "scaled down" else 0.3 * strength
     made: dict[str, Array] = {}
     for name, value in base.items():
         kind = what[name]
@@ -68,7 +70,8 @@ def vary_sample(
             made[name] = _vary_signal(
                 value, donor, way, strength, place, _value_range(seen, 1.0 if narrow else BEYOND), rng
             )
-    return way, made
+    ids_alone = way in _EXCHANGED and {what[name] for name in base} <= {"ids", "fixed"}
+    return OTHER_IDS if ids_alone else way, made
 
 
 def _kind_of_input(index: GraphIndex, tensor: int, seen: Sequence[Array]) -> Kind:
@@ -115,13 +118,13 @@ def _vary_signal(
     finite = wide[np.isfinite(wide)]
     spread = float(finite.std()) if finite.size else 0.0
     match way:
-        case "noisier":
+        case "with noise":
             wide = wide + rng.standard_normal(wide.shape) * spread * (0.02 + 0.13 * strength)
-        case "quieter":
+        case "scaled down":
             wide = wide * (0.1 + 0.8 * strength)
-        case "louder":
+        case "scaled up":
             wide = wide * (1.1 + 0.9 * strength)
-        case "mixed":
+        case "mixed with another":
             share = 0.3 + 0.4 * strength
             wide = share * wide + (1 - share) * donor.astype(np.float64)
         case _:
@@ -138,12 +141,14 @@ def _vary_ids(
 ) -> Array:
     """Only ids that were seen: a model may know no others."""
     axis = _longest_axis(value)
-    if way == "mixed":
+    if way == "mixed with another":
         cut = max(1, int(value.shape[axis] * (0.2 + 0.6 * strength)))
         head, tail = np.split(value, [cut], axis)[0], np.split(donor, [cut], axis)[1]
         return np.concatenate([head, tail], axis)
-    if way in ("noisier", "quieter", "louder"):
-        hit = rng.random(value.shape) < {"noisier": 0.1, "quieter": 0.3, "louder": 0.6}[way] * (0.5 + strength)
+    if way in _EXCHANGED:
+        hit = rng.random(value.shape) < {"with noise": 0.1, "scaled down": 0.3, "scaled up": 0.6}[way] * (
+            0.5 + strength
+        )
         return np.where(hit, rng.choice(pool, value.shape), value).astype(value.dtype)
     found, counts = np.unique(value, return_counts=True)
     return _move_values(value, way, strength, place, axis, found[int(counts.argmax())])

@@ -433,9 +433,12 @@ class _Loading:
                 continue
             known, other = symbols.setdefault(dim, (size, name))
             if known != size:  # ONNX Runtime runs it, and what the names promise may not be so
-                self.warnings[
-                    f"{where}, and '{dim}' is {known} in the input '{other}'; it is taken as it was given."
-                ] = None
+                # Told of the first file: an exporter that gave unlike axes one name did so for each.
+                told = f"The input '{name}' has other sizes of '{dim}' than the input '{other}'"
+                if not any(warning.startswith(told) for warning in self.warnings):
+                    self.warnings[
+                        f"{told} ({size} and {known} in '{source}'): it is taken as it was given, here and in every file."
+                    ] = None
 
     # -- random by role
 

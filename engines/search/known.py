@@ -127,10 +127,11 @@ def _tried_on(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
     made = unseen.n - unseen.given
     kinds = [f"{unseen.given} of yours"] if unseen.given else []
     kinds += [f"{made if unseen.given else 'all'} made {'near yours' if real else 'up like these'}"] if made else []
+    which = " of yours" if kinds and not made else f", {' and '.join(kinds)}"
     bare = f" Without it {unseen.plain} of these fail."
     said = [
         Fact(
-            f"It was tried on {unseen.n} others, {' and '.join(kinds)}: right on {unseen.ok}.{bare}",
+            f"It was tried on {unseen.n} others{which}: right on {unseen.ok}.{bare}",
             unseen.ok == unseen.n,
         ),
         Fact(f"With it {say_most_wrong(unseen.ok, unseen.n)}."),

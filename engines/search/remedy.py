@@ -10,6 +10,7 @@ import msgspec
 
 from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.judge import by_sample, judge_whole, margin, worst
+from engines.compare.say import wrong_by
 from engines.findings import Findings, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
@@ -99,14 +100,15 @@ def list_cured(findings: Findings) -> tuple[int, ...]:
 def say_remedy(ask: Inquiry, remedy: Remedy) -> str:
     """What was foretold and what came of it, in sentences."""
     most = max(remedy.places, key=lambda p: p.reached)
-    more = f", and {len(remedy.places) - 1} more" if len(remedy.places) > 1 else ""
-    named = f"{ask.names([most.node])[0]} ({ask.index.nodes[most.node].op}) reaches {most.reached:,.0f} in the reference{more}"
+    called, others = f"{ask.names([most.node])[0]} ({ask.index.nodes[most.node].op})", len(remedy.places) - 1
+    reaches = f"and {others} more node{'s' if others > 1 else ''} reach up to" if others else "reaches"
+    named = f"{called} {reaches} {most.reached:,.0f} in the reference"
     limit = f"{ask.ctx.storage} ends at {largest_finite(ask.ctx.storage):,.0f}"
     kept = f"{len(remedy.keep)} of {len(ask.index.nodes)} nodes in FP32"
+    wrong = wrong_by(remedy.error, ask.criterion.metric)
     if remedy.cured:
-        return f"{named}; {limit}. With {kept} {remedy.samples} of {remedy.samples} samples pass (error {remedy.error:.3g})."
-    off = "is not finite" if remedy.error >= HUGE else f"is {remedy.error:.3g}"
-    return f"{named}; {limit}. But with {kept} the error {off} still, so that is not all of it."
+        return f"{named}; {limit}. With {kept} {remedy.samples} of {remedy.samples} samples pass ({wrong} at most)."
+    return f"{named}; {limit}. But with {kept} it is still {wrong}, so that is not all of it."
 
 
 def _grow_rings(index: GraphIndex, nodes: set[int], rings: int) -> tuple[int, ...]:

@@ -31,6 +31,10 @@ CONFIRMED = 0.1
 # real model tried (basic-pitch: 1.5e-4 on both sides); a wrong operator stands apart by hundreds.
 CLEARLY = 10.0
 
+# Characters of an engine's own words on why it does not run a model: enough for what it says first and the operator that it names
+# last.
+TOLD = 120
+
 Standing = Literal["right", "wrong", "alone", "open", "unheard"]
 
 
@@ -91,7 +95,7 @@ def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nod
             probe_whole(ctx, findings, samples=feed, engine=ctx.reference, reference=spec, timeout=bounds.seconds)
         )
         if off.status != "ok" or not off.results:
-            why.append(off.message)
+            why.append(_say_unable(spec, off.message))
             continue
         _, output, error = worst(off.results, rule)
         voice = _Voice(spec, error, error / max(limit(rule, output), 1e-300), off.build_seconds + off.run_seconds)
@@ -120,6 +124,16 @@ def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nod
     )
     apart = worst(between.results, rule)[2] if between.status == "ok" and between.results else None
     return find_odd_one(heard[0], heard[1], apart)
+
+
+def _say_unable(spec: str, message: str) -> str:
+    """That a voice does not run the model, and how its own words on that begin and end."""
+    _, told, reason = message.partition("could not run the model: ")
+    if not told:
+        return message
+    reason = reason.rstrip(".")
+    short = reason if len(reason) <= TOLD else f"{reason[: TOLD // 2].rstrip()}…{reason[-(TOLD // 2) :].lstrip()}"
+    return f"{name_voice(spec)} does not run the model ({short})."
 
 
 def find_odd_one(first: _Voice, second: _Voice, apart: float | None) -> Heard:

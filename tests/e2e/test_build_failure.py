@@ -44,7 +44,7 @@ def test_a_refused_model_is_reduced_to_the_node_at_fault(narrowdown: Any, tmp_pa
         told = (session / "case" / name).read_text()
         assert "is refused by tensorrt_rtx" in told
         assert "wrong results" not in told
-    assert "No outputs: it was refused in 5/5 fresh builds" in (session / "case" / "issue.md").read_text()
+    assert "No outputs: it was refused in 5 of 5 fresh builds" in (session / "case" / "issue.md").read_text()
     whole = (session / "case" / "report.md").read_text()
     assert "| error | not measured |" in whole
     assert not [words for words in ("wrong by", "samples failing", "failing outputs") if words in whole]

@@ -12,7 +12,7 @@ from wizard.bundle.check_script import Asked
 from wizard.report.document import Culprit, Report
 from wizard.report.hand_on import name_addressee
 from wizard.report.markdown import literal
-from wizard.words import count, listing, visible
+from wizard.words import count, listing, show_error, visible
 
 UNKNOWN = "(please fill in)"
 # What becomes of a part by its cause, before the engine's name, and how often; what gives no outputs is no wrong answer.
@@ -30,16 +30,17 @@ def issue(report: Report, culprit: Culprit, asked: Asked, commands: str) -> str:
         slot: text if slot == "steps" else visible(text)
         for slot, text in fill(report, culprit, asked, commands).items()
     }
-    named = outside.title(outside.found(engine, asked.version))
-    title = visible(
-        f"{' + '.join(culprit.ops[:4])}: {culprit.cause.replace('-', ' ')} with {named} {asked.version}".rstrip()
-    )
-    where = f"<!-- For {tracker.url} ; attach this folder as a zip file. -->\n\n" if tracker.url else ""
+    run = outside.found(engine, asked.version)
+    where = f"with {outside.title(run)} {asked.version}".rstrip()
+    if outside.is_emulation(run) and (precision := engine.get("precision")):  # no engine that anybody else knows of
+        where = f"in {precision.upper()}"
+    title = visible(f"{' + '.join(culprit.ops[:4])}: {culprit.cause.replace('-', ' ')} {where}")
+    link = f"<!-- For {tracker.url} ; attach this folder as a zip file. -->\n\n" if tracker.url else ""
     parts = [
         f"{heading}\n\n{slots[slot]}" if heading.startswith("#") else f"**{heading}**: {slots[slot]}"
         for heading, slot in tracker.fields
     ]
-    return f"{where}# {title}\n\n" + "\n\n".join(parts) + "\n"
+    return f"{link}# {title}\n\n" + "\n\n".join(parts) + "\n"
 
 
 def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mapping[str, str]:
@@ -48,7 +49,6 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
     machine, role = environment.get("machine", {}), environment.get("engine", {})
     versions = environment.get("versions", {})
     reference = environment.get("reference", {})
-    allowed = f", allowed {report.allowed}" if report.allowed else ""
     lines = [line for line in commands.splitlines() if line and not line.startswith("#!")]
     script = "\n".join(["```sh", *lines, "```"])
     judged, spec = f"{reference.get('name', report.reference)} {reference.get('version', '')}".strip(), report.reference
@@ -61,7 +61,10 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
             f"{count(report.nodes_before, 'node')}, {_say_does(culprit)} {asked.found_with}. "
             + literal(culprit.evidence)
         ),
-        "expected": f"The outputs in expected.npz, as {judged} gives them{_say_exact(culprit)} (option text: {spec}){allowed}.",
+        "expected": (
+            f"The outputs in expected.npz, as {judged} gives them{_say_exact(culprit)} (`--reference {spec}`)."
+            f"{_say_allowed(report)}"
+        ),
         "actual": _say_actual(report, culprit),
         "version": asked.version or UNKNOWN,
         "device": str(role.get("device") or UNKNOWN),
@@ -79,6 +82,19 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
     }
 
 
+def _say_allowed(report: Report) -> str:
+    """How far an output may be off from that, in words, with a space in front; "" where a check of the user's says it."""
+    if not report.allowed:
+        return ""
+    limit = show_error(report.tolerance, report.metric)
+    how = {
+        "rel_l2": f"An output may be wrong by {limit}: the length of the error over that of the expected output (rel_l2).",
+        "max_abs": f"No value of an output may be off by more than {limit} (max_abs).",
+        "elementwise": f"Each value of an output may be off by atol + rtol times the expected value: {report.allowed}.",
+    }
+    return f" {how.get(report.metric, f'Allowed is {report.allowed}.')}"
+
+
 def _say_exact(culprit: Culprit) -> str:
     """From what the expected outputs come, where that is not what the part is fed; "" else."""
     if not culprit.needs_higher_inputs:
@@ -94,12 +110,12 @@ def _say_does(culprit: Culprit) -> str:
 
 
 def _say_actual(report: Report, culprit: Culprit) -> str:
-    often = f"in {culprit.verified or '?'} fresh builds"
+    often = f"in {(culprit.verified or '?').replace('/', ' of ')} fresh builds"
     if culprit.cause in _ENDS:
         return f"No outputs: {_ENDS[culprit.cause][1]} {often}, as said above."
     return (
-        "The outputs in actual.npz where it is there: the part itself is "
-        f"{say_part(culprit.own, report.metric, culprit.own_places)}, and by it the outputs of the whole model are "
+        f"The part by itself is {say_part(culprit.own, report.metric, culprit.own_places)}; what it gave is in actual.npz, where "
+        "that file is here. By it the outputs of the whole model are "
         f"{say_part(culprit.effect, report.metric, culprit.effect_places)}. It failed {often}."
     )
 

@@ -80,6 +80,9 @@ def test_ids_are_only_exchanged_for_ids_that_were_seen(tmp_path: Path, make: Any
     rows = np.concatenate([f["ids"] for f in feeds])
     assert set(np.unique(rows)) <= set(np.unique(ids))
     assert sum((row == given).all() for row in rows for given in ids) <= 1
+    told = " ".join(s["source"] for s in facts["samples"])
+    assert near.OTHER_IDS in told
+    assert "noise" not in told, "codes are neither noisy nor loud"
 
 
 def test_ids_that_are_fed_as_floats_stay_ids(tmp_path: Path, make: Any, store: Store) -> None:

@@ -303,5 +303,5 @@ def test_a_pass_on_few_samples_is_tried_on_made_ones(opened: Callable[..., Any],
     assert (outcome.verdict, outcome.given, outcome.near) == ("passes", 3, 32)
     assert (outcome.near_failing > 0, outcome.near_error is None) == (told, told)
     few = f"Of 32 samples that were made near yours {outcome.near_failing} are wrong by more than that"
-    said = f"{few}, the worst infinite or NaN where the reference is finite (sample 0 made noisier). Yours may never be"
+    said = f"{few}, the worst infinite or NaN where the reference is finite (sample 0, with noise). Yours may never be"
     assert (said in outcome.message) == told, outcome.message

@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ def test_an_overflow_that_fp32_cures_is_settled_by_one_build(tmp_path: Path, reb
     assert (outcome.behaviour, outcome.cured, outcome.foretold) == ("steady", True, 1)
     assert outcome.names == "block0/Pow_square"
     assert outcome.cured_error < 0.01
+    assert re.search(r"samples pass \(wrong by [\d.]+ % at most\)", outcome.message), "a share, as everywhere"
     built = whole_builds(done)
     assert [p.attempt for p in built] == [0], "one build, none of them afresh"
     assert built[0].keep

@@ -146,7 +146,17 @@ def test_an_engine_is_not_its_own_judge(answers: Any, walk: Any) -> None:
     """OpenVINO under test on a model that float64 does not take: it ended 13 once, 'the engine by 0', whatever it did wrong."""
     outcome = tried(answers, walk, {OV: 0.9, F64: "no such operator."}, engine=OV).finish.outcome
     assert (outcome.verdict, outcome.reference_judge) == ("fails", "")
-    assert "held against nothing but itself: no such operator." in outcome.message
+    assert "Nothing else checked the reference: no such operator." in outcome.message
+
+
+def test_why_nobody_else_runs_the_model_is_told_in_a_line(answers: Any, walk: Any) -> None:
+    lists = "['classes_strings', 'keys_strings'] " * 20
+    why = f"The reference {F64} could not run the model: ONNX's evaluator failed: odd {lists}(operator 'LabelEncoder')."
+    said = tried(answers, walk, {OV: 0.9, F64: why}, engine=OV).finish.outcome.message
+    told = said.partition("Nothing else checked the reference: ONNX's evaluator in float64 does not run the model (")[2]
+    assert told.startswith("ONNX's evaluator failed: odd [")
+    assert "(operator 'LabelEncoder'))." in told
+    assert len(told) < 200
 
 
 # -- both wrong alike ---------------------------------------------------------------------------------------------------------

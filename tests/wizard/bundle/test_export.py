@@ -326,6 +326,24 @@ def test_every_field_of_a_tracker_is_one_that_is_filled(session: Path, name: str
     assert "1.2" in text
 
 
+@pytest.mark.parametrize(
+    ("metric", "tolerance", "allowed", "said"),
+    [
+        ("rel_l2", 0.1, "rel_l2 0.1", "An output may be wrong by 10 %: the length of the error over"),
+        ("max_abs", 0.25, "max_abs 0.25", "No value of an output may be off by more than 0.25"),
+        ("elementwise", 1.0, "atol 0.001, rtol 1e-05", "atol + rtol times the expected value: atol 0.001, rtol 1e-05."),
+        ("sqnr_db", 40.0, "sqnr_db 40 dB at least", "Allowed is sqnr_db 40 dB at least."),
+    ],
+)
+def test_a_bug_report_says_in_words_what_is_allowed(
+    session: Path, metric: str, tolerance: float, allowed: str, said: str
+) -> None:
+    judged = {"metric": metric, "tolerance": tolerance, "allowed": allowed}
+    report = msgspec.structs.replace(read(session).report(), **judged)
+    asked = Asked(engine=ENGINE, found_with=ENGINE, criterion=Criterion())
+    assert said in issue(report, report.culprits[0], asked, "#!/bin/sh\npython check.py\n")
+
+
 def test_a_bug_report_names_the_reference_that_stands_in(session: Path) -> None:
     """Recorded outputs compute nothing, so what a part of a model is expected to give is another engine's."""
     report = msgspec.structs.replace(
@@ -335,7 +353,7 @@ def test_a_bug_report_names_the_reference_that_stands_in(session: Path) -> None:
     )
     asked = Asked(engine=ENGINE, found_with=ENGINE, criterion=Criterion())
     text = issue(report, report.culprits[0], asked, "#!/bin/sh\npython check.py\n")
-    assert "as openvino gives them (option text: openvino:precision=f32)" in text
+    assert "as openvino gives them (`--reference openvino:precision=f32`)" in text
     assert "golden" not in text
 
 
