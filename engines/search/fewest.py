@@ -70,6 +70,9 @@ EACH = 24
 IN_GROUPS = 60
 # And up to which the emulation is asked first what can go: each is a question to it.
 AS_THERE = 50
+# How much more strictly what goes there is judged, and how many of these may be needed here before each is tried alone; chosen.
+SURELY = 1.5
+MISTAKES = 3
 # Questions to an emulation that tell the order of nodes, the heaviest first: beyond them it is as good as it gets. A model of 332
 # nodes that are nearly all of some weight took 250.
 TOLD = 100
@@ -119,7 +122,8 @@ class Fewest(KeptSets):
     ``steady``: no kernels are timed, so that the next build is the one that was measured; ``long``: and all rows take long;
     ``together``: kernels are timed, and a run of all that is seen is nothing beside a build, so that each set that is right on
     what is searched on is held to ``overall`` there;
-    ``draft``: the same search on an emulation, and ``foretold`` the sets whose failure was taken from it."""
+    ``draft``: the same search on an emulation, and ``foretold`` the sets whose failure was taken from it, each with
+    the loosest tolerance that they were held to."""
 
     def __init__(self, ask: Inquiry, params: PrecisionParams, everything: NodeSet) -> None:
         super().__init__(ask)
@@ -128,7 +132,7 @@ class Fewest(KeptSets):
         self.everywhere = list_feeds(ask.findings)
         self.steady = not ask.ctx.engine_info.gpus
         self.draft: Beside | None = None
-        self.foretold: set[NodeSet] = set()
+        self.foretold: dict[NodeSet, float] = {}
         self.long = False
         self.together = False
         self.aim = self.overall = ask.criterion
@@ -211,7 +215,9 @@ class Fewest(KeptSets):
         self.near |= {f: b.near.inputs for b in self.batches for f in feeds if f in b.near.feeds}
         # Kernels that are timed are others for a row alone; elsewhere the other rows would be run for nothing.
         fed = tuple(dict.fromkeys(map(self.fed, worst_first))) if self.steady else feeds
-        m: Measurement = yield from self.measure(self.everything, fed)
+        # Everything in FP32 is a build of its own: 118 s on PaddleOCR's detection, where one with a few nodes kept takes 5.
+        there = (yield from self.draft.open(self)) if self.draft and not self._answers.get(self.everything) else None
+        m: Measurement = yield from (there or self).measure(self.everything, fed)
         if m.status != "ok":
             return ()
         over = set(list_failing(m, self.ask.criterion))
@@ -346,28 +352,36 @@ class Fewest(KeptSets):
     def _leave_out_as_there(
         self, nodes: NodeSet, stays: NodeSet, rule: Criterion, samples: tuple[str, ...], needed: Test[int]
     ) -> Sub[NodeSet]:
-        """The nodes without those that the emulation can do without, too, one after the other; as many of these as the engine
-        can, which halving tells. All of them where there is no emulation."""
+        """The nodes without those that the emulation can do without, one after the other, as far as the engine can: all of these
+        at once, and where that fails halving finds the first that is needed here. All nodes where there is no emulation."""
         there = (yield from self.draft.open(self)) if self.draft and len(nodes) <= AS_THERE else None
         if there is None:
             return nodes
 
+        # What is near to what is allowed there is over it here as often as not.
+        strict = tighten_criterion(rule, SURELY)
+        if not (yield from there.passes(tuple(sorted((*stays, *nodes))), strict, samples)).passed:
+            strict = rule
+
         def needed_there(items: NodeSet) -> Sub[Verdict]:
-            return (yield from there._is_needed((*stays, *items), rule, samples))
+            return (yield from there._is_needed((*stays, *items), strict, samples))
 
         left: NodeSet = yield from leave_out_each(nodes, needed_there, once=True)
         gone = tuple(n for n in nodes if n not in set(left))
 
-        def without(count: int) -> NodeSet:
-            return tuple(n for n in nodes if n not in set(gone[:count]))
+        def without(those: NodeSet) -> NodeSet:
+            return tuple(n for n in nodes if n not in set(those))
 
-        low, high = 0, len(gone) + 1
-        at = len(gone)
-        while high - low > 1:
-            verdict: Verdict = yield from needed(without(at))
-            low, high = (at, high) if verdict.failed else (low, at)
-            at = (low + high) // 2
-        return without(low)
+        low = 0  # so many of those that go were seen not to be needed here
+        for _ in range(MISTAKES):
+            high = len(gone) + 1
+            at = len(gone)
+            while high - low > 1:
+                verdict: Verdict = yield from needed(without(gone[:at]))
+                low, high = (at, high) if verdict.failed else (low, at)
+                at = (low + high) // 2
+            gone = (*gone[:low], *gone[low + 1 :])  # the next is needed here, if there is one
+        return without(gone[:low])
 
     def _order(self, nodes: NodeSet, rule: Criterion) -> Sub[tuple[NodeSet, int, bool]]:
         """As ``_weigh`` says, asked of the emulation where there is one that takes no build."""
@@ -419,11 +433,13 @@ class Fewest(KeptSets):
         if self.spent >= self.limit:
             return Verdict("pass")
         keep = tuple(sorted(items))
+        if self.draft and self.draft.holds and self.foretold.get(keep, -1.0) >= criterion.tolerance:
+            return Verdict("pass")
         hard: tuple[str, ...] = ()
         if self.draft and not self.is_short(keep, criterion):
             hard = yield from self.draft.foretell_failure(self, keep, criterion, samples)
         if self.draft and hard and self.draft.takes_it():
-            self.foretold.add(keep)
+            self.foretold[keep] = max(criterion.tolerance, self.foretold.get(keep, 0.0))
             return Verdict("pass")
         verdict: Verdict = yield from self._does(keep, criterion, tuple(dict.fromkeys((*samples, *hard))))
         if self.draft and hard:

@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines.findings import Workaround
 from engines.graph import ranges
 from engines.probe import Measure, Measurement
 from engines.search.draft import FORETOLD, Draft
@@ -128,6 +129,18 @@ def test_one_word_in_two_is_looked_at_where_types_are_free() -> None:
     assert [draft.takes_it() for _ in range(6)] == [True, False] * 3
     draft.bear_out(failed=False)
     assert not draft.holds
+
+
+def test_everything_is_not_built_where_the_emulation_tells_what_it_cures() -> None:
+    """All in FP32, the kernels of the whole model are timed anew: minutes, where a set that is known to cure takes seconds."""
+    engine = timed(rare={35: 0.5})
+    known = Workaround("precision", "e", keep=ranges.encode(ROUNDING), samples_ok=4, samples_n=4)
+    findings = msgspec.structs.replace(engine.findings(), workaround=known)
+    done = walk("precision", engine.context(findings=findings), engine)
+    assert 35 in kept(done), "samples joined"
+    assert done.finish.outcome.holds
+    built = sets_built(done)
+    assert ranges.encode(range(40)) not in built
 
 
 @settings(max_examples=40, deadline=None)
