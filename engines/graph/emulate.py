@@ -28,6 +28,9 @@ _MOVES = frozenset({
 })  # fmt: skip
 # And those that give some of it, or with another sign: of rounded values they make none that must be rounded again.
 _CHOOSES = _MOVES | {"Abs", "GlobalMaxPool", "Max", "Min", "Neg", "ReduceMax", "ReduceMin", "Relu", "Where"}
+# Whole numbers that either precision holds exactly: a Cast of them makes nothing that must be rounded. One-hot classes, often the
+# largest tensor of a model, are made so.
+_EXACT = frozenset({TensorProto.BOOL, TensorProto.INT8, TensorProto.UINT8})
 NOTE = "narrowdown.note"  # metadata key of what a conversion left as it was
 _FLOAT = int(TensorProto.FLOAT)
 
@@ -179,8 +182,13 @@ class _Rounding:
 
 
 def _only_chooses(original: NodeProto, node: NodeProto, types: Mapping[str, int], narrow: Collection[str]) -> bool:
-    """Whether all that a rounded node gives are elements of rounded values. ``original``: the node by names that are typed."""
-    if node.op_type not in _CHOOSES or schema.domain_of(node):
+    """Whether all that a rounded node gives are elements of rounded values, or whole numbers that need no rounding.
+    ``original``: the node by names that are typed."""
+    if schema.domain_of(node):
+        return False
+    if node.op_type == "Cast":
+        return types.get(original.input[0]) in _EXACT
+    if node.op_type not in _CHOOSES:
         return False
     reads = zip(original.input, node.input, strict=True)
     return all(read in narrow for name, read in reads if name and types.get(name, _FLOAT) in (0, _FLOAT))

@@ -30,6 +30,7 @@ from engines.graph.cut import Cut, cut
 from engines.graph.index import GraphIndex, Tensor
 from engines.graph.load import StoredModel
 from engines.graph.model_problem import ModelProblem
+from engines.graph.ranges import encode
 from engines.probe import Candidate
 from engines.store import regular
 from engines.store.content import Store, boot
@@ -160,7 +161,8 @@ class _Captures:
         # What the plain reference gives for a tensor depends on nothing but what it is computed from, so that a model and its
         # cleaned self share. An optimizer sees further.
         plain = str(spec.parse(reference))
-        known = model.lineage if plain == _PLAIN else ()
+        self._plain = plain == _PLAIN
+        known = model.lineage if self._plain else ()
         self._names = known or tuple(str(t.id) for t in self._index.tensors)
         question = (self._engine.info.fingerprint, plain, "" if known else model.digest, inputs, boot())
         name = hashlib.sha256("\0".join(question).encode()).hexdigest()[:32]
@@ -300,7 +302,7 @@ class _Captures:
         return {t: found[t] for t in batch if t in found}
 
     def _run_model(self, marks: Sequence[int]) -> dict[int, Array]:
-        """One run of the whole model, with these tensors made readable."""
+        """One run of the whole model, with these tensors made readable; of the plain reference no more than leads to them."""
         model, index = self._model, self._index
         types = {
             t: (v.dtype, v.shape) for t in index.inputs if (v := self._feed.get(index.tensors[t].name)) is not None
@@ -310,7 +312,11 @@ class _Captures:
         key = repr((self._engine.info.spec, model.digest, tuple(marks), shapes, sample)).encode()
 
         def make() -> tuple[Cut, Built, int]:
-            part = cut(model, Candidate(), {}, types, index.outputs, marks)
+            nodes = index.ancestors(marks) if marks and self._plain else ()
+            if nodes and len(nodes) < len(index.nodes):
+                part = cut(model, Candidate(nodes=encode(nodes), outputs=encode(marks)), {}, types, marks)
+            else:
+                part = cut(model, Candidate(), {}, types, index.outputs, marks)
             part = originals.restore_floats(self._store, model, part, self._reference)
             by_name = {name: types[t][1] for name, t in part.feeds.items()}
             request = BuildRequest(

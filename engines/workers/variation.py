@@ -28,13 +28,16 @@ class Varied(NamedTuple):
     follows: bool = False
 
 
-def vary_way(how: How, run: Run, arrays: Mapping[int, Array], rows: int, alone: bool) -> Varied | None:
+def vary_way(
+    how: How, run: Run, arrays: Mapping[int, Array], rows: int, alone: bool, known: Mapping[int, Array] | None = None
+) -> Varied | None:
     """Ask in two ways. None where that cannot be asked: too few rows, or no output that has them.
 
     ``rows``: the size of dimension 0 of what is fed, 0 where that is no batch. ``alone``: whether it may be of another size.
     ``permuted``: the rows in reverse. ``twice``: the batch doubled, or, of a fixed size, one row in all places. ``alone``: the
     first rows one by one. ``repeated``: the earlier half of the rows in the place of the later half, too. ``stale``: after runs
-    on other values, freed memory filled with a pattern. Raises ``EngineFault``.
+    on other values, freed memory filled with a pattern. ``known``: the answer to the rows as they are, where ``repeated`` need
+    not ask for it. Raises ``EngineFault``.
     """
     if how == "stale":
         return _after_others(run, arrays)
@@ -49,7 +52,7 @@ def vary_way(how: How, run: Run, arrays: Mapping[int, Array], rows: int, alone: 
         same = fed(lambda a: np.repeat(a[:1], rows, axis=0))
         return _rows_of({t: a[:1].repeat(rows, axis=0) if a.ndim else a for t, a in same.items()}, same, rows)
     if how == "repeated":
-        return _repeat_half(run, arrays, batched, rows)
+        return _repeat_half(run, arrays, batched, rows, known)
     first = run(dict(arrays))
     if how == "permuted":
         return _rows_of(first, {t: a[::-1] for t, a in fed(lambda a: a[::-1]).items() if a.ndim}, rows)
@@ -61,13 +64,16 @@ def vary_way(how: How, run: Run, arrays: Mapping[int, Array], rows: int, alone: 
     return _rows_of({t: a[:count] if a.ndim and a.shape[0] == rows else a for t, a in first.items()}, joined, count)
 
 
-def _repeat_half(run: Run, arrays: Mapping[int, Array], batched: set[int], rows: int) -> Varied | None:
+def _repeat_half(
+    run: Run, arrays: Mapping[int, Array], batched: set[int], rows: int, known: Mapping[int, Array] | None
+) -> Varied | None:
     """What independent rows give when half of them become others; None where they were these before, or no output has rows."""
     order = [row % ((rows + 1) // 2) for row in range(rows)]
     changed = {t: np.ascontiguousarray(a[order]) if t in batched else a for t, a in arrays.items()}
     if _equal_outputs(changed, arrays):
         return None
-    first = {t: a[order] if a.ndim and a.shape[0] == rows else a for t, a in run(dict(arrays)).items()}
+    as_they_are = run(dict(arrays)) if known is None else known
+    first = {t: a[order] if a.ndim and a.shape[0] == rows else a for t, a in as_they_are.items()}
     return _rows_of(first, run(changed), rows)
 
 

@@ -61,7 +61,7 @@ def divide(model: onnx.ModelProto) -> Division | None:
         t.type.tensor_type.elem_type in (0, onnx.TensorProto.STRING) for t in (*graph.input, *graph.output)
     ):
         return None
-    digest = hashlib.blake2b(model.SerializeToString(deterministic=True)).digest()
+    digest = hashlib.sha256(model.SerializeToString(deterministic=True)).digest()
     division = _divisions.get(digest, lambda: Division(digest, split(model)))
     return division if len(division.stages) > 1 else None
 
@@ -84,7 +84,7 @@ class Staged:
         self._built: list[Session] = []
         for at, stage in enumerate(self._stages):
             local = stage.local(keep)
-            key = hashlib.blake2b(digest + repr((at, sorted(local))).encode()).digest()
+            key = hashlib.sha256(digest + repr((at, sorted(local))).encode()).digest()
             self._built.append(_sessions.get(key, lambda s=stage, k=local: self._build(s, k, settings)))  # type: ignore[misc]
             self._keys.append(key)
         self._asked: set[bytes] = set()
@@ -111,7 +111,7 @@ class Staged:
         wanted = check_names(
             feeds, [i.name for i in graph.input if i.name not in given], outputs, [o.name for o in graph.output]
         )
-        fed = hashlib.blake2b(b"".join(_digest(name, feeds[name]) for name in sorted(feeds))).digest()
+        fed = hashlib.sha256(b"".join(_digest(name, feeds[name]) for name in sorted(feeds))).digest()
         again = fed in self._asked
         self._asked.add(fed)
         wrapped = {name: wrap_array(array) for name, array in feeds.items()}
@@ -148,11 +148,12 @@ class Staged:
 
     def _name(self, fed: bytes, asked: bytes, values: Mapping[str, Any], after: int) -> bytes:
         """What enters the stage ``after``, with the feed: by its bytes, or, where reading them takes longer than is likely to be
-        saved, by what it was made of."""
+        saved, by what it was made of. What is too large to be kept is not read: of 44 such values in a whole guide two were
+        known, which saved less than half of what reading all took."""
         size = _size(values)
-        if size < 0 or size / _HASHED * _WORTH > self._took.get(after, 1.0):
-            return hashlib.blake2b(asked).digest()
-        named = hashlib.blake2b(fed)
+        if not 0 <= size <= VALUE or size / _HASHED * _WORTH > self._took.get(after, 1.0):
+            return hashlib.sha256(asked).digest()
+        named = hashlib.sha256(fed)
         for name, value in sorted(values.items()):
             shape = tuple(value.shape())
             named.update(repr((name, int(value.element_type()), shape)).encode())
@@ -254,4 +255,4 @@ def held() -> int:
 
 def _digest(name: str, array: Array) -> bytes:
     head = repr((name, array.dtype.str, array.shape)).encode()
-    return hashlib.blake2b(head + np.ascontiguousarray(array).tobytes()).digest()
+    return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).digest()

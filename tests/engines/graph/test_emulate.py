@@ -240,6 +240,26 @@ def test_what_is_chosen_among_rounded_values_is_not_rounded_once_more(
             np.testing.assert_array_equal(np.signbit(got[name]), np.signbit(value))
 
 
+@pytest.mark.parametrize(
+    ("kind", "casts"), [(BOOL, 1), (TensorProto.INT8, 1), (TensorProto.UINT8, 1), (TensorProto.INT32, 3)]
+)
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_a_cast_is_rounded_where_its_whole_numbers_may_be_too_large(
+    tmp_path: Path, precision: str, kind: int, casts: int
+) -> None:
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    whole = np.arange(257).astype(dtype) if kind != TensorProto.INT32 else np.array([257, 2049, 1 << 20, 70000], dtype)
+    case = made(
+        graph([n("Cast", ["x"], ["y"], to=FLOAT)], {"x": (kind, list(whole.shape))}, [f"y:{FLOAT}"], {}),
+        tmp_path,
+        {"x": whole},
+    )
+    model = emulate_precision(case.cut().model, precision, [])
+    assert sum(node.op_type == "Cast" for node in model.graph.node) == casts
+    got = run(model, case.feeds, case.model.weights_dir)
+    np.testing.assert_array_equal(got["y"], rounded(whole.astype(np.float32), precision))
+
+
 def test_what_comes_exact_is_rounded_by_who_moves_it(tmp_path: Path) -> None:
     """An input of the model, a weight that nothing computes with, and one of two that are joined."""
     x = np.linspace(0.1, 0.9, 6, dtype=np.float32).reshape(2, 3)

@@ -152,6 +152,21 @@ def test_rows_and_feeds_are_kept_apart(fresh) -> None:
     np.testing.assert_allclose(whole[3:4], row, rtol=1e-4, atol=1e-5)
 
 
+def test_for_an_inner_tensor_no_more_is_computed_than_leads_to_it(fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = [t.id for t in fresh.index.tensors if t.kind == "node" and t.id not in fresh.index.outputs]
+    before = get(fresh, inner)
+    real, built = captures.build, []
+    monkeypatch.setattr(captures, "build", lambda engine, request: built.append(request) or real(engine, request))
+    monkeypatch.setattr(captures._Captures, "find_cheap", lambda *_: [])
+    for t in (inner[0], inner[len(inner) // 2]):
+        for file in files(fresh):
+            file.unlink()
+        built.clear()
+        assert get(fresh, [t])[t].tobytes() == before[t].tobytes()
+        leading = [fresh.index.nodes[n].op for n in fresh.index.ancestors([t])]
+        assert [[n.op_type for n in request.model.graph.node] for request in built] == [leading]
+
+
 def test_another_reference_has_captures_of_its_own(fresh) -> None:
     last = fresh.index.outputs[0]
     one, other = get(fresh, [last])[last], get(fresh, [last], reference="fake:fault=wrong,size=1")[last]

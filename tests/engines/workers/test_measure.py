@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from engines.backends.emulate import engine as emulate
+from engines.backends.onnxruntime.engine import Session
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import judge
 from engines.demos import magika_inputs
@@ -357,9 +358,29 @@ def test_a_part_whose_rows_cannot_be_told_apart_gives_one_result(small) -> None:
     assert [r.sample for r in session.measure(EXACT, session.nodes(0)).results] == ["real:0"]
 
 
+def test_what_is_inside_the_reference_is_seen_without_running_it_again(opened, monkeypatch) -> None:
+    session = opened("shapes_cnn")
+    inner = [t for t in session.index.tensors if t.kind == "node" and t.id not in session.index.outputs]
+    seen = session.measure(EMULATE, keep="*", marks="*", samples=("real:0/0",))
+    monkeypatch.setattr(measure._Measuring, "_build", lambda *_: pytest.fail("built again"))
+    m = session.measure(EXACT, marks="*", samples=("real:0/0",))
+    assert m.nodes == seen.nodes
+    assert [s.name for s in m.results[0].marks] == [t.name for t in inner]
+    assert m.results == seen.results
+
+
+def test_the_reference_answers_rows_as_they_are_once(opened, monkeypatch) -> None:
+    session, ran = opened("shapes_cnn"), []
+    real = Session.run
+    monkeypatch.setattr(Session, "run", lambda self, *a, **k: ran.append(self) or real(self, *a, **k))
+    m = session.measure(EXACT, vary="repeated")
+    assert len(ran) == 1
+    assert max(s.rel_l2 for r in m.results for s in r.outputs) < 1e-5
+
+
 def test_marks_are_compared_beside_the_outputs(opened) -> None:
     session = opened("shapes_cnn")
-    m = session.measure(EXACT, marks="*", samples=("real:0/0",))
+    m = session.measure(EMULATE, keep="*", marks="*", samples=("real:0/0",))
     assert len(m.results[0].marks) == len([t for t in session.index.tensors if t.kind == "node"]) - 1
     assert all(s.equal for s in m.results[0].marks)
 
