@@ -172,7 +172,8 @@ class Measure(Probe, frozen=True, tag="measure"):
                 held against the model as it is. ``rewrite_at``: node ids that it is about. facts["rewritten"]: names of the nodes
                 that it changed; of ``APART`` both are about tensors. With ``save`` the model as it
                 was built is the artifact ``engine.onnx``.
-    ``save``    keep what was built (model.onnx, engine.onnx, inputs, expected, actual) under this name: artifacts.
+    ``save``    keep what was built (model.onnx, engine.onnx, inputs, expected, actual) under this name: artifacts; of ``good``
+                model.onnx alone.
     ``postprocess`` what is done to the model's own outputs before they are scored (the whole model, and ``effect``): one
                 ``SCRIPT.py[:FUNCTION]``, whose digest is ``postprocess_digest`` and which runs in ``folder``, or several
                 ``[OUTPUT:]top-K[,axis=A]``. A script that fails is ``refused``, with facts["script"].

@@ -464,6 +464,14 @@ def test_what_is_saved_can_be_looked_at(opened, name: str) -> None:
         ran.run(None, dict(feeds))
 
 
+def test_of_the_neighbour_that_passes_the_model_alone_is_kept(opened) -> None:
+    session = opened("shapes_cnn")
+    part = session.nodes(session.by_op("Conv")[0])
+    case, good = (session.measure(EXACT, part, samples=("real:0/3",), save=save).artifacts for save in ("case", "good"))
+    assert good == {"model.onnx": case["model.onnx"]}
+    assert "inputs.npz" in case
+
+
 def test_a_run_that_is_held_up_does_not_count_as_the_time_of_a_run(small, monkeypatch) -> None:
     session = small([helper.make_node("Mul", ["x", "x"], ["y"])], {"x": np.ones((1, 3), np.float32)}, {"y": (1, 3)})
     calls, true = [], measure.feeds_by_name
