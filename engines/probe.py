@@ -146,8 +146,8 @@ class Measure(Probe, frozen=True, tag="measure"):
     ``keep``    node ids kept in higher precision (FP32); the engine says how (casts, layer precisions).
     ``righted`` node ids that the reference computes, in that very run, from what the engine gives them: what the engine got wrong
                 before them stays in what they hand on. No engine needs to be able to do anything for it.
-    ``marks``   tensor ids observed beside the outputs; compared, not judged. A cut tensor is scored as it was fed. Of the reference
-                held against itself they are what was captured: nothing is run for them.
+    ``marks``   tensor ids observed beside the outputs; compared, not judged. A cut tensor is scored as it was fed. Where the
+                reference is held against itself they are what was captured: nothing is run for them.
                 Of a part: facts["weights"], the largest magnitude of each float weight that it reads.
     ``effect``  also transplant the engine's output values into the reference run of the whole model and score O.
                 ``effect_on``: tensor ids of O ("" = all the model's outputs).

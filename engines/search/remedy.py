@@ -56,21 +56,27 @@ def try_remedy(ask: Inquiry) -> Sub[Remedy]:
     """Ask the reference, then build the whole model once for each of ``RINGS`` until every sample passes."""
     places: tuple[Place, ...] = yield from foretell_places(ask)
     found = Remedy(places)
-    everywhere = list_feeds(ask.findings)
     for rings in RINGS if places else ():
         keep = _grow_rings(ask.index, {n for p in places for n in p.keep}, rings)
         if keep == found.keep or len(keep) == len(ask.index.nodes):
             break
         yield Note(f"{len(places)} nodes go beyond {ask.ctx.storage} in the reference: with {len(keep)} in FP32")
-        m = yield from asked(ask.kept(everywhere, keep, save="workaround"))
-        if m.status != "ok":
+        tried: Remedy | None = yield from try_keeping(ask, keep)
+        if tried is None:
             continue
-        error = worst(m.results, ask.criterion)[2] if m.results else HUGE
-        cured = judge_whole(m, ask.criterion).passed
-        found = Remedy(places, keep, error, cured, len(by_sample(m)), dict(m.artifacts))
-        if cured:
+        found = msgspec.structs.replace(tried, places=places)
+        if found.cured:
             break
     return found
+
+
+def try_keeping(ask: Inquiry, keep: tuple[int, ...]) -> Sub[Remedy | None]:
+    """What the engine gives on every sample with these nodes in FP32; None where it does not run so."""
+    m = yield from asked(ask.kept(list_feeds(ask.findings), keep, save="workaround"))
+    if m.status != "ok":
+        return None
+    error = worst(m.results, ask.criterion)[2] if m.results else HUGE
+    return Remedy((), keep, error, judge_whole(m, ask.criterion).passed, len(by_sample(m)), dict(m.artifacts))
 
 
 def keep_as_workaround(ask: Inquiry, keep: tuple[int, ...], samples: int, error: float) -> Workaround:

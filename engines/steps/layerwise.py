@@ -15,7 +15,7 @@ import msgspec
 from engines.asking import Count, Note, StepContext, Sub, asked
 from engines.compare import judge
 from engines.compare.criterion import Verdict
-from engines.compare.judge import LARGE, SHARE, badness, by_sample, judge_whole, limit, over, places
+from engines.compare.judge import LARGE, SHARE, badness, judge_whole, limit, over, places
 from engines.compare.say import say_amount, say_part, wrong_by
 from engines.findings import Suspect, Workaround
 from engines.graph import ranges
@@ -28,7 +28,6 @@ from engines.search.emulation import find_emulation
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.twin import asking_twin, find_twin
 from engines.search.watchable import UNWATCHED, pack_batches, split_markable
-from engines.search.whole import list_feeds
 from engines.spec import parse
 from engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec, Told, capability, comparison
 from engines.steps.prepare import prepare_findings
@@ -289,15 +288,15 @@ def _try_on_engine(given: Inquiry, keep: tuple[int, ...]) -> Sub[_Cure | None]:
     if not keep:
         return None
     yield Note(f"is the engine right with {len(keep)} of {len(given.index.nodes)} nodes in FP32?")
-    m = yield from asked(given.kept(list_feeds(given.findings), keep, save="workaround"))
-    if not judge_whole(m, given.criterion).passed:
+    tried: remedy.Remedy | None = yield from remedy.try_keeping(given, keep)
+    if tried is None or not tried.cured:
         return None
-    samples, error = len(by_sample(m)), judge.worst(m.results, given.criterion)[2]
+    samples = tried.samples
     said = (
         f" That was seen in an emulation of {given.criterion.precision.upper()}, as a look into the engine takes a build. With "
         f"{len(keep)} nodes in FP32 the engine itself is right on {samples} of {samples} samples."
     )
-    return _Cure(said, remedy.keep_as_workaround(given, keep, samples, error))
+    return _Cure(said, remedy.keep_as_workaround(given, keep, samples, tried.error))
 
 
 def profile_by_depth(errors: Sequence[float]) -> str:
