@@ -1,8 +1,5 @@
 """The workaround written into a model of its own, by preference the user's, and that file tried as it stands."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
 from engines.asking import Note, Sub, asked
@@ -78,7 +75,11 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
             many = f"{len(names)} {'node' if len(names) == 1 else 'nodes'}"
             said = f"{FILE} ({what} with {many} in FP32), loaded and run: {right.say()}."
             rather = f" Not of your own model: {why.rstrip('.')}." if why else ""
-            return WrittenOut(dict(m.artifacts), f"{said}{_say_bodies(kept)}{_say_lost(lost, own)}{rather}", names)
+            return WrittenOut(
+                dict(m.artifacts),
+                f"{said}{_say_bodies(len(names), kept.get('inside', 0), kept.get('of', 0))}{_say_lost(lost, own)}{rather}",
+                names,
+            )
         why = why or f"written into your model it is {right.say()}{_list_lost(lost)}"
     return WrittenOut(said=f"There is no {FILE}: {why.rstrip('.')}.")
 
@@ -105,12 +106,12 @@ def _probe(ask: Inquiry, keep: tuple[int, ...], base: str, rest: str, samples: t
     return ask.kept(samples, keep, engine=ask.ctx.engine_info.typed, written=base, rest=rest, **more)
 
 
-def _say_bodies(kept: Mapping[str, Any]) -> str:
+def _say_bodies(nodes: int, inside: int, of: int) -> str:
     """That what is kept has bodies, which are kept as a whole, a sentence with a space in front; "" where it has none. Of a Loop
     that is all of the model "1 node in FP32" promises what it does not keep."""
-    if not kept.get("inside"):
+    if not inside:
         return ""
-    many, of = len(kept["names"]) + kept["inside"], kept["of"]
+    many = nodes + inside
     told = f" An If, Loop or Scan stays there with all that is inside of it, {many} of {of} nodes."
     return " ".join(filter(None, (told, say_nearly_all(many, of))))
 
