@@ -128,7 +128,7 @@ def _tried_on(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
     kinds = [f"{unseen.given} of yours"] if unseen.given else []
     kinds += [f"{made if unseen.given else 'all'} made {'near yours' if real else 'up like these'}"] if made else []
     which = " of yours" if kinds and not made else f", {' and '.join(kinds)}"
-    bare = f" Without it {unseen.plain} of these fail."
+    bare = f" Without it {unseen.plain} of these {'fails' if unseen.plain == 1 else 'fail'}."
     said = [
         Fact(
             f"It was tried on {unseen.n} others{which}: right on {unseen.ok}.{bare}",

@@ -135,6 +135,7 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     findings, m = yield from measure_whole(ctx, findings)
     no_reference = m.status == "reference-failed"
     m = yield from _ask_engine_alone(ctx, findings, m)
+    m = yield from _ask_reference_alone(ctx, findings, m)
     refuse_unmeasured(m, findings.samples, findings.notes)
     if ctx.check:
         finish: Finish[CompareOutcome] = yield from _compare_by_check(ctx, findings, m)
@@ -257,6 +258,22 @@ def _ask_engine_alone(ctx: StepContext, findings: Findings, m: Measurement) -> S
         "What no reference runs cannot be taken apart: one that runs it (--reference) would show which part is refused."
     )
     return msgspec.structs.replace(built, message=f"{built.message} {theirs} {told}")
+
+
+def _ask_reference_alone(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Measurement]:
+    """Where the engine builds the model and fails while it runs it: what the reference does on the same samples. The frames of a
+    voice became none in FP16, and that is no fault of the samples."""
+    if m.status != "error" or ctx.check:
+        return m
+    yield Note("does the reference run the same samples?")
+    right = yield from asked(
+        probe_whole(ctx, findings, samples=list_feeds(findings), engine=ctx.reference, reference=ctx.reference)
+    )
+    if right.status != "ok":
+        return m
+    precision = (findings.criterion or Criterion()).precision
+    sizes = "" if precision == "fp32" else f" A size that is computed, as of frames, may be another one in {precision.upper()}."
+    return msgspec.structs.replace(m, message=f"{m.message} The reference runs the same samples.{sizes}")
 
 
 def explain_error(ctx: StepContext, error: float, emulated: float | None, rule: Criterion, *, failing: bool) -> str:

@@ -34,6 +34,11 @@ CASES = (
     ("seizure_full_overflow", "emulate:precision=fp16"),
     ("silero_sequence_overflow", "emulate:precision=fp16"),
     ("surface_neighbours", "int8"),  # rows of nearly nothing
+    ("pinyin", "emulate:precision=fp16"),  # strings in and out, in a file that is not sorted
+    ("walk_policy_epsilon", "emulate:precision=fp16"),
+    ("walk_turns_overflow", "emulate:precision=fp16"),  # within a Loop
+    ("dance_policy_logsum", "emulate:precision=fp16"),  # weights in a file of their own
+    ("french_lemma_cancellation", "emulate:precision=bf16"),
     # static INT8 networks of convolutions, through the flow `quantization`
     ("page_orientation", "int8"),
     ("nudenet", "int8"),

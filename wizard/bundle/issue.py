@@ -89,8 +89,8 @@ def _say_allowed(report: Report) -> str:
     limit = show_error(report.tolerance, report.metric)
     how = {
         "rel_l2": f"An output may be wrong by {limit}: the length of the error over that of the expected output (rel_l2).",
-        "max_abs": f"No value of an output may be off by more than {limit} (max_abs).",
-        "elementwise": f"Each value of an output may be off by atol + rtol times the expected value: {report.allowed}.",
+        "max_abs": f"No value of an output may be wrong by more than {limit} (max_abs).",
+        "elementwise": f"Each value of an output may be wrong by atol + rtol times the expected value: {report.allowed}.",
     }
     return f" {how.get(report.metric, f'Allowed is {report.allowed}.')}"
 

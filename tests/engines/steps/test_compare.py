@@ -137,6 +137,24 @@ def test_a_reference_that_cannot_be_judged(answers: Any, walk: Any) -> None:
     assert f"Nothing else checked the reference: {why}" in outcome.message
 
 
+@pytest.mark.parametrize("runs", [True, False])
+def test_of_an_engine_that_fails_while_it_runs_it_is_said_that_the_reference_runs(
+    answers: Any, walk: Any, runs: bool
+) -> None:
+    """A voice of no frames in FP16: what was said was ONNX Runtime's "Invalid input shape: {0}" alone."""
+    base = oracle(answers, answers.measured(("real:0", 0.0)))
+
+    def answer(probe: Any) -> Measurement:
+        if not isinstance(probe, Measure) or (runs and probe.engine == probe.reference):
+            return base(probe)
+        return Measurement(status="error", message="Invalid input shape: {0}.")
+
+    outcome = walk("compare", answers.context(), answer).finish.outcome
+    assert outcome.verdict == "unresolved"
+    assert outcome.message.startswith("Invalid input shape: {0}.")
+    assert ("The reference runs the same samples. A size that is computed" in outcome.message) == runs
+
+
 def test_a_reference_that_moves(answers: Any, walk: Any) -> None:
     base = oracle(answers, answers.measured(("real:0", 0.9)))
 

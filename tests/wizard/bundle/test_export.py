@@ -330,7 +330,7 @@ def test_every_field_of_a_tracker_is_one_that_is_filled(session: Path, name: str
     ("metric", "tolerance", "allowed", "said"),
     [
         ("rel_l2", 0.1, "rel_l2 0.1", "An output may be wrong by 10 %: the length of the error over"),
-        ("max_abs", 0.25, "max_abs 0.25", "No value of an output may be off by more than 0.25"),
+        ("max_abs", 0.25, "max_abs 0.25", "No value of an output may be wrong by more than 0.25"),
         ("elementwise", 1.0, "atol 0.001, rtol 1e-05", "atol + rtol times the expected value: atol 0.001, rtol 1e-05."),
         ("sqnr_db", 40.0, "sqnr_db 40 dB at least", "Allowed is sqnr_db 40 dB at least."),
     ],
