@@ -272,7 +272,11 @@ def _ask_reference_alone(ctx: StepContext, findings: Findings, m: Measurement) -
     if right.status != "ok":
         return m
     precision = (findings.criterion or Criterion()).precision
-    sizes = "" if precision == "fp32" else f" A size that is computed, as of frames, may be another one in {precision.upper()}."
+    sizes = (
+        ""
+        if precision == "fp32"
+        else f" A size that is computed, as of frames, may be another one in {precision.upper()}."
+    )
     return msgspec.structs.replace(m, message=f"{m.message} The reference runs the same samples.{sizes}")
 
 
