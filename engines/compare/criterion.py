@@ -55,6 +55,21 @@ def for_parts(criterion: Criterion) -> Criterion:
     return msgspec.structs.replace(criterion, metric="rel_l2", tolerance=usual, tolerances={})
 
 
+def tighten_criterion(criterion: Criterion, factor: float) -> Criterion:
+    """The criterion with every tolerance divided by ``factor``; the least SQNR and PSNR stay as they are."""
+    if criterion.metric in ("sqnr_db", "psnr_db"):
+        return criterion
+    return msgspec.structs.replace(
+        criterion,
+        tolerance=criterion.tolerance / factor,
+        tolerances={k: v / factor for k, v in criterion.tolerances.items()},
+        atol=criterion.atol / factor,
+        rtol=criterion.rtol / factor,
+        atols={k: v / factor for k, v in criterion.atols.items()},
+        rtols={k: v / factor for k, v in criterion.rtols.items()},
+    )
+
+
 class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the failure looks like on the model's own outputs; everything the search finds must fail like this.
 

@@ -14,13 +14,14 @@ cannot do without, which is most of what a search asks: ``Draft.foretell_failure
 import msgspec
 
 from engines.asking import Sub
-from engines.compare.criterion import Criterion
+from engines.compare.criterion import Criterion, tighten_criterion
 from engines.compare.judge import judge_whole
 from engines.probe import Measurement
-from engines.search.fewest import Fewest, PrecisionParams, list_hardest, tighten_criterion
+from engines.search.fewest import Fewest, PrecisionParams
 from engines.search.inquiry import Inquiry
 from engines.search.ordered import is_ordered
 from engines.search.sets import NodeSet
+from engines.search.starts import list_hardest
 from engines.search.twin import CHEAPER
 from engines.search.whole import list_feeds
 

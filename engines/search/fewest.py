@@ -9,11 +9,9 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from engines.asking import Count, Note, Sub
-from engines.compare.criterion import Criterion, Verdict
+from engines.compare.criterion import Criterion, Verdict, tighten_criterion
 from engines.compare.judge import by_sample, judge_whole, use_up
-from engines.findings import Findings, Unseen
-from engines.graph.index import GraphIndex
-from engines.graph.quantized import find_layers
+from engines.findings import Unseen
 from engines.probe import HUGE, Measurement
 from engines.search.curve import Curve
 from engines.search.inquiry import Inquiry
@@ -22,6 +20,7 @@ from engines.search.ordered import is_ordered
 from engines.search.pace import Pace, halvings
 from engines.search.remedy import list_cured
 from engines.search.sets import KeptSets, NodeSet
+from engines.search.starts import likely_last, list_growing, list_starts
 from engines.search.trim import Test, leave_out_each, leave_out_groups
 from engines.search.unseen import (
     Tried,
@@ -251,7 +250,7 @@ class Fewest(KeptSets):
         for _ in range(params.rounds):
             # What joined may need what was left out for the others' sake; if not, then others than the culprits, which are among
             # what was needed before as far as they are needed.
-            growing = [start] if before and not tries else _list_growing(ask.index, seeds, params.rings)
+            growing = [start] if before and not tries else list_growing(ask.index, seeds, params.rings)
             self.pace.left = -1
             start = yield from self._find_start(tries, growing, before, alone)
             # Of many that a look at each layer accuses together few may be needed: their order is worth asking for.
@@ -284,7 +283,7 @@ class Fewest(KeptSets):
     ) -> Sub[NodeSet]:
         """The first set that passes on what is searched on, each with ``before``; everything where none does."""
         there: Fewest | None = None
-        for i, keep in enumerate(_list_starts(self.ask, self.everything, tries or growing, before)):
+        for i, keep in enumerate(list_starts(self.ask, self.everything, tries or growing, before)):
             # The likeliest is asked at once; of the others those that an emulation takes for enough, where there is one.
             if i == 1 and self.draft:
                 there = yield from self.draft.open(self)
@@ -307,7 +306,7 @@ class Fewest(KeptSets):
         """``start`` without what the samples of the search do not need by ``rule``; ``before`` stays. ``by_weight``: what brings
         the least is found out first, and left out together."""
         ask = self.ask
-        added = _likely_last(tuple(n for n in start if n not in set(before)), likely)
+        added = likely_last(tuple(n for n in start if n not in set(before)), likely)
 
         def needed(items: NodeSet) -> Sub[Verdict]:
             return (yield from self._is_needed((*before, *items), rule, self.working))
@@ -466,7 +465,7 @@ class Fewest(KeptSets):
             ) -> Sub[Verdict]:
                 return (yield from self._is_needed((*stays, *items), rule, fed))
 
-            open_to = _likely_last(tuple(n for n in keep if n not in set(stays)), likely)
+            open_to = likely_last(tuple(n for n in keep if n not in set(stays)), likely)
             # What brings the least first; but what was seen to be needed last, as that costs nothing unless something goes.
             short = {n for n in open_to if self.is_short(tuple(k for k in keep if k != n), alone)}
             order = sorted(open_to, key=lambda n: (n in short, self.weights.get(n, MOST)))
@@ -609,55 +608,3 @@ class Fewest(KeptSets):
         """Of the samples that decide and were asked about this set, those that are right."""
         known = self.judged(self.list_sets()[keep])
         return len(by_sample(known)) - len(list_failing(known, self.ask.criterion))
-
-
-def _list_starts(
-    ask: Inquiry, everything: tuple[int, ...], tries: Sequence[tuple[int, ...]], known: tuple[int, ...]
-) -> list[tuple[int, ...]]:
-    """The sets to begin with, of what can be kept, growing, each with what was needed so far. A pair stands for the layers
-    that it serves."""
-    can = set(everything)
-    serves: dict[int, set[int]] = {}
-    for layer in find_layers(ask.index) if len(can) < len(ask.index.nodes) else ():
-        for n in layer.around:
-            serves.setdefault(n, set()).add(layer.node)
-    sets = [{m for n in t for m in ({n} | serves.get(n, set())) & can} | set(known) for t in tries]
-    return [t for t in dict.fromkeys(tuple(sorted(s)) for s in sets) if 0 < len(t) < len(everything)]
-
-
-def list_hardest(findings: Findings) -> tuple[str, ...]:
-    """The samples that the culprits were found on: what cures them cures most; the others are verified, and join
-    when they fail."""
-    found = [*(c.case.sample for c in findings.culprits), findings.sample]
-    return tuple(dict.fromkeys(found))
-
-
-def tighten_criterion(criterion: Criterion, factor: float) -> Criterion:
-    """The criterion with every tolerance divided by ``factor`` (for the least SQNR: raised by that factor in dB)."""
-    if criterion.metric in ("sqnr_db", "psnr_db"):
-        return criterion
-    return msgspec.structs.replace(
-        criterion,
-        tolerance=criterion.tolerance / factor,
-        tolerances={k: v / factor for k, v in criterion.tolerances.items()},
-        atol=criterion.atol / factor,
-        rtol=criterion.rtol / factor,
-        atols={k: v / factor for k, v in criterion.atols.items()},
-        rtols={k: v / factor for k, v in criterion.rtols.items()},
-    )
-
-
-def _list_growing(index: GraphIndex, seeds: tuple[int, ...], rings: int) -> list[tuple[int, ...]]:
-    """Node sets to try before the whole model, growing: the seeds, and what is around them."""
-    nodes = set(seeds)
-    tries = [tuple(sorted(nodes))]
-    for _ in range(rings):
-        nodes = index.ring(nodes)
-    return [*tries, tuple(sorted(nodes))] if nodes else []
-
-
-def _likely_last(nodes: Sequence[int], likely: Sequence[int]) -> tuple[int, ...]:
-    """Delta debugging drops early items first: put the nodes least likely to be needed first. ``likely``: the likeliest
-    last."""
-    inside = set(nodes)
-    return (*(n for n in nodes if n not in set(likely)), *(n for n in likely if n in inside))

@@ -13,7 +13,7 @@ from engines.probe import Measurement
 from engines.search.curve import Curve, draw_curve
 from engines.search.draft import Draft
 from engines.search.emulation import find_emulation
-from engines.search.fewest import AFTER, LONG, Enough, Fewest, PrecisionParams, list_hardest
+from engines.search.fewest import AFTER, LONG, Enough, Fewest, PrecisionParams
 from engines.search.foretold import Place, foretell_places
 from engines.search.inquiry import Inquiry
 from engines.search.kept import Kept, list_keepable
@@ -21,6 +21,7 @@ from engines.search.looks import LOOKS, Looks, count_failed_runs, has_threads, r
 from engines.search.pace import Pace
 from engines.search.ranking import Ranked, list_prefixes, rank_layers
 from engines.search.remedy import list_cured
+from engines.search.starts import list_hardest
 from engines.search.unseen import count_plain, set_apart
 from engines.search.whole import list_feeds
 from engines.search.written import Sides, WrittenOut, write_out
