@@ -271,7 +271,8 @@ def _ask_reference_alone(ctx: StepContext, findings: Findings, m: Measurement) -
     )
     if right.status != "ok":
         return m
-    precision = (findings.criterion or Criterion()).precision
+    # Of a quantized model on FP16 it is FP16 that is new: its codes are the reference's, too.
+    precision = ctx.engine_info.precision or (findings.criterion or Criterion()).precision
     sizes = (
         ""
         if precision == "fp32"

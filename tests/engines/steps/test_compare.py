@@ -149,7 +149,9 @@ def test_of_an_engine_that_fails_while_it_runs_it_is_said_that_the_reference_run
             return base(probe)
         return Measurement(status="error", message="Invalid input shape: {0}.")
 
-    outcome = walk("compare", answers.context(), answer).finish.outcome
+    coded = msgspec.structs.replace(answers.READY, criterion=msgspec.structs.replace(answers.RULE, precision="int8"))
+    outcome = walk("compare", answers.context(coded), answer).finish.outcome
+    assert ("may be another one in FP16." in outcome.message) == runs, "of a quantized model on FP16, too"
     assert outcome.verdict == "unresolved"
     assert outcome.message.startswith("Invalid input shape: {0}.")
     assert ("The reference runs the same samples. A size that is computed" in outcome.message) == runs
