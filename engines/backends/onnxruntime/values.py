@@ -1,15 +1,14 @@
 """Arrays as ONNX Runtime holds them, of any element type."""
 
-import contextlib
 import ctypes
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime as ort
 
 from engines.array import Array
 from engines.backends.base import EngineFault
+from engines.backends.elements import pack_elements, unpack_elements
 from engines.graph import external
 
 # Element types that ONNX Runtime's own numpy conversion gets right; all others go through their bytes.
@@ -43,24 +42,3 @@ def unwrap_array(value: Any) -> Array:
         raise EngineFault("unsupported", f"A tensor of type {value.data_type()} cannot be read back from the device.")
     raw = ctypes.string_at(value.data_ptr(), size) if size else b""
     return unpack_elements(raw, kind, shape)
-
-
-def pack_elements(value: Array, bits: int) -> bytes:
-    """Raw bytes of an array as ONNX lays them out: elements narrower than a byte share one, the first in the low bits."""
-    data = np.ascontiguousarray(value).reshape(-1)
-    if bits == 8:
-        return data.tobytes()
-    codes = data.view(np.uint8) & ((1 << bits) - 1)
-    each = 8 // bits
-    padded = np.zeros((-(-codes.size // each), each), np.uint8)
-    padded.reshape(-1)[: codes.size] = codes
-    shifted = padded << (np.arange(each, dtype=np.uint8) * bits)
-    return bytes(np.bitwise_or.reduce(shifted, axis=1).astype(np.uint8).tobytes())
-
-
-def unpack_elements(raw: bytes, kind: int, shape: tuple[int, ...]) -> Array:
-    """An array from ONNX's raw bytes, in the dtype (of numpy or ml_dtypes) of that element type."""
-    tensor = onnx.TensorProto(data_type=kind, dims=shape, raw_data=raw)
-    with contextlib.suppress(TypeError):
-        return np.asarray(onnx.numpy_helper.to_array(tensor))
-    return np.frombuffer(raw, external.dtype_of(kind)).reshape(shape)

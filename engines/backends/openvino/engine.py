@@ -18,6 +18,7 @@ from engines.array import Array
 from engines.backends import machine
 from engines.backends.base import BuildRequest, EngineFault, EngineInfo, EngineMissing, check_names, list_capabilities
 from engines.backends.builds import write_weights
+from engines.backends.elements import pack_elements, unpack_elements
 from engines.backends.marks import with_outputs
 from engines.backends.openvino import DECLARATION, devices, ir
 from engines.graph import external
@@ -26,6 +27,12 @@ from engines.graph.typed import to_precision
 from engines.spec import EngineSpec
 
 _PRECISION = {"f32": ("fp32", "float32"), "f16": ("fp16", "float16"), "bf16": ("bf16", "bfloat16")}
+# Element types that OpenVINO's numpy gives as their codes: 64 for a 2.0 in FP8, or two of four bits in one byte.
+_CODED = {
+    "bf16": onnx.TensorProto.BFLOAT16, "f8e4m3": onnx.TensorProto.FLOAT8E4M3FN, "f8e5m2": onnx.TensorProto.FLOAT8E5M2,
+    "f8e8m0": getattr(onnx.TensorProto, "FLOAT8E8M0", None), "f4e2m1": onnx.TensorProto.FLOAT4E2M1,
+    "i4": onnx.TensorProto.INT4, "u4": onnx.TensorProto.UINT4,
+}  # fmt: skip
 _UNSUPPORTED = re.compile(
     r"No conversion rule found|not supported|unsupported|not implemented|has no evaluate", re.IGNORECASE
 )
@@ -71,9 +78,9 @@ class Compiled:
 
     def _read_output(self, port: Any) -> Array:
         tensor = self._request.get_tensor(port)
-        if tensor.element_type == ov.Type.bf16:
-            raw = np.array(tensor.data).view(np.uint16)
-            return raw.view(external.dtype_of(onnx.TensorProto.BFLOAT16)).reshape(tuple(tensor.shape))
+        kind = _CODED.get(tensor.element_type.get_type_name())
+        if kind is not None:
+            return unpack_elements(tensor.data.tobytes(), kind, tuple(tensor.shape))
         return np.array(tensor.data)  # a copy: the next run writes into the same memory
 
     def close(self) -> None:
@@ -248,10 +255,14 @@ def _make_smallest_model() -> bytes:
 
 
 def _make_tensor(value: Array) -> Any:
-    data = np.ascontiguousarray(value).reshape(value.shape)
-    if value.dtype.name == "bfloat16":
-        return ov.Tensor(data.view(np.uint16), list(value.shape), ov.Type.bf16)
-    return ov.Tensor(data)
+    kind = None if value.dtype.isbuiltin == 1 else external.elem_type_of(value.dtype)
+    name = next((name for name, coded in _CODED.items() if coded == kind), None)
+    if kind is None or name is None:
+        return ov.Tensor(np.ascontiguousarray(value).reshape(value.shape))
+    raw = np.frombuffer(pack_elements(value, external.PACKED_BITS.get(kind, 8)), np.uint8)
+    tensor = ov.Tensor(getattr(ov.Type, name), list(value.shape))
+    tensor.data.reshape(-1).view(np.uint8)[:] = raw
+    return tensor
 
 
 def _clean_message(error: Exception) -> str:
