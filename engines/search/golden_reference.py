@@ -137,11 +137,27 @@ def _off(trial: Trial, heard: list[_Heard], bounds: Bounds) -> Sub[Trial]:
     told = msgspec.structs.replace(told, engine_off=engine_off)
     told = yield from _find_departure(told)
     if engine_off <= limit(rule, output):
+        _refuse_other_shapes(ctx, trial.measurement)
         return msgspec.structs.replace(told, standing="export")
     locked = yield from lock_failure(against, fresh, m)
     why = "golden outputs compute nothing; the model in FP32 differs from them too, which is the export's fault"
     found = msgspec.structs.replace(locked, replaced=Replaced(ctx.reference, first.voice, why))
     return msgspec.structs.replace(told, ctx=against, findings=found, measurement=m, standing="both")
+
+
+def _refuse_other_shapes(ctx: StepContext, m: Measurement) -> None:
+    """Raise StepRefused (exit code 2) where ``m``, the engine against golden outputs, holds an output of another shape: where
+    another engine gives what this one gives, they were recorded of other inputs, or as other dimensions."""
+    shaped = [score for result in m.results for score in result.outputs if score.problem == "shape"]
+    if not shaped:
+        return
+    name = shaped[0].name
+    recorded_as = _shown(_shapes(ctx).get(name) or shaped[0].shape)
+    raise StepRefused(
+        f"The golden outputs do not fit the inputs: '{name}' is {recorded_as} in them, and the model gives another shape of "
+        "these inputs. Give both as they were recorded together, of as many samples and with all dimensions.",
+        code=2,
+    )
 
 
 def _find_departure(trial: Trial) -> Sub[Trial]:

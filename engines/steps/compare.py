@@ -480,6 +480,9 @@ def _say_outcome(
     doubt = f" {said}" if said else ""
     amount = PROBLEMS.get(problem) or _say_amount(error, rule)
     if verdict == "unresolved":
+        if exact is not None and rule.metric == "rel_l2":
+            said = f"Whose fault that is cannot be told. {said}"
+            return f"{output} is not equal to the reference's on {sample}: {_say_unequal(exact)}. {said}"
         return f"{output} is {amount} on {sample}, and whose fault that is cannot be told. {said}"
     allowed = f"{_say_allowed(rule, output)} for {rule.precision.upper()}"
     if verdict == "fails":
@@ -619,8 +622,14 @@ def _say_unequal(score: Score) -> str:
 
 def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:
     """What the golden outputs say of the model and of the engine; "" where the engine agrees with them."""
-    voice, off = voices.name_voice(told.voice) if told.voice else "", _say_amount(told.off, rule)
-    too = f" {voices.name_voice(told.second)} computes the same as {voice}." if told.second else ""
+    voice, second = (_name_in_full(spec) if spec else "" for spec in (told.voice, told.second))
+    by = "the golden outputs"
+    off = (
+        f"is {_say_distance(told.off, rule)} off {by}"
+        if told.off < HUGE
+        else f"has NaN or infinity in other places than {by}"
+    )
+    too = f" {second} computes the same." if told.second else ""
     where = (
         f" The first recorded tensor that differs is {told.departs}, which {told.node} makes." if told.departs else ""
     )
@@ -628,34 +637,37 @@ def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:
         where = f" None of the {told.looked} recorded inner tensors differs, so it is behind the last of them."
     match told.standing:
         case "right":
-            right = f"The model itself is right: {voice} in FP32 is {off} from the golden outputs."
+            right = f"The model itself is right: {voice} {off}."
             return f"{right} The search goes on against it."
         case "export":
             return (
-                f"The model is not what the golden outputs were recorded of: {voice} in FP32 is {off} from them, and the "
-                f"engine computes the model as {voice} does ({_say_distance(told.engine_off, rule)} apart).{too}{where} "
+                f"The model is not what the golden outputs were recorded of: {voice} {off}, and the engine computes the model "
+                f"as {voices.name_voice(told.voice)} does ({_say_distance(told.engine_off, rule)} apart).{too}{where} "
                 "Export it again, or look at what preprocessing and weights the recording used."
             )
         case "both":
             return (
-                f"The model is off from the golden outputs as well: {voice} in FP32 is {off}.{too}{where} That is the export's "
-                f"fault; what the engine does beside it is searched for against {voice}."
+                f"The model itself is not what the golden outputs say, either: {voice} {off}.{too}{where} That is the export's "
+                f"fault; what the engine does beside it is searched for against {voices.name_voice(told.voice)}."
             )
         case "unclear" if told.second:
-            return (
-                f"{voice} and {voices.name_voice(told.second)} in FP32 both differ from the golden outputs, and from each other: "
-                "whose fault it is cannot be told."
-            )
+            return f"{voice} and {second} both differ from {by}, and from each other."
         case "unclear":
             return (
-                f"The engine is within the tolerance of {voice} in FP32, which is {off} from the golden outputs: what is missing "
-                f"lies between the two, and whose fault it is cannot be told.{f' {told.why}' if told.why else ''}"
+                f"The engine is within the tolerance of {voice}, which {off}: the difference lies between the two."
+                f"{f' {told.why}' if told.why else ''}"
             )
         case "unheard":
             return (
                 f"Nothing independent of the engine runs the model here: {told.why or 'every engine shares its code.'}"
             )
     return ""
+
+
+def _name_in_full(spec: str) -> str:
+    """A voice and what it computes in: ``OpenVINO in FP32``, ``ONNX's evaluator in float64``."""
+    named = voices.name_voice(spec)
+    return named if spec == voices.FLOAT64 else f"{named} in FP32"
 
 
 def _say_reference(tried: trial.Tried, rule: Criterion) -> str:

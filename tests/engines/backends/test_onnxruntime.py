@@ -18,8 +18,8 @@ from onnx import TensorProto, helper
 from engines import options, outside
 from engines.backends import make
 from engines.backends.base import BuildRequest, EngineFault, EngineMissing
-from engines.backends.onnxruntime.engine import Settings, _find_precision
 from engines.backends.elements import pack_elements, unpack_elements
+from engines.backends.onnxruntime.engine import Settings, _find_precision
 from engines.contract.suite import small_model
 from engines.declaration import Cure
 from engines.graph import external

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from engines.asking import Described, StepRefused
 from engines.findings import Findings
@@ -49,8 +50,15 @@ def tried(answers: Any, walk: Any, places: Mapping[str, float | str], **recorded
         engine, reference = (places.get(s, 0.0) for s in (probe.engine, probe.reference))
         if isinstance(engine, str) or isinstance(reference, str):
             return Measurement(status="unsupported", message=f"{engine} {reference}")
-        return answers.measured(*((s, abs(engine - reference)) for s in probe.samples))
+        got = answers.measured(*((s, abs(engine - reference)) for s in probe.samples))
+        if probe.reference != GOLDEN or not unlike:
+            return got
+        results = [
+            structs.replace(r, outputs=tuple(structs.replace(o, **unlike) for o in r.outputs)) for r in got.results
+        ]
+        return structs.replace(got, results=tuple(results))
 
+    unlike = recorded.pop("unlike", {})
     shapes = recorded.pop("shapes", {"y": [1, 2]})
     info = {"recorded": {"samples": recorded.pop("samples", 1), "shapes": shapes}}
     ctx = answers.context(Findings(), engine=TRT, reference=GOLDEN, reference_info=info, problem={"model": "m.onnx"})
@@ -97,3 +105,28 @@ def test_what_does_not_fit_is_refused_and_never_guessed(answers: Any, walk: Any,
 
 def test_an_output_that_is_known_by_its_place_fits(answers: Any, walk: Any) -> None:
     assert tried(answers, walk, {TRT: 0.0}, shapes={"#0": [1, 2]}).finish.outcome.verdict == "passes"
+
+
+def test_golden_outputs_of_another_shape_are_refused_where_nobody_gives_theirs(answers: Any, walk: Any) -> None:
+    """One recorded row of two that are fed: it was called an export at fault, "infinite or NaN where the reference is finite"."""
+    with pytest.raises(StepRefused) as refused:
+        tried(answers, walk, {}, unlike={"problem": "shape"})
+    assert refused.value.code == 2
+    assert "'y' is [1, 2] in them" in str(refused.value)
+
+
+def test_where_golden_outputs_alone_are_nan_is_said_as_it_is(answers: Any, walk: Any) -> None:
+    done = tried(answers, walk, {}, unlike={"lost_nonfinite": 1})
+    assert done.finish.outcome.verdict == "export"
+    assert (
+        "ONNX Runtime in FP32 has NaN or infinity in other places than the golden outputs"
+        in done.finish.outcome.message
+    )
+
+
+def test_whole_numbers_that_nobody_gives_are_counted_and_the_doubt_is_said_once(answers: Any, walk: Any) -> None:
+    exact = {"exact": True, "dtype": "int64", "mismatched": 0.25, "max_abs": 1.0}
+    message = tried(answers, walk, {TRT: 0.5, ORT: 0.5, OV: -0.5}, unlike=exact).finish.outcome.message
+    assert "25 % of its values differ, by at most 1" in message
+    assert message.count("cannot be told") == 1
+    assert "in float64 in FP32" not in message
