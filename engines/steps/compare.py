@@ -484,7 +484,8 @@ def _say_outcome(
             said = f"Whose fault that is cannot be told. {said}"
             return f"{output} is not equal to the reference's on {sample}: {_say_unequal(exact)}. {said}"
         return f"{output} is {amount} on {sample}, and whose fault that is cannot be told. {said}"
-    allowed = f"{_say_allowed(rule, output)} for {rule.precision.upper()}"
+    precise = f" for {rule.precision.upper()}" if rule.source == "default" else ""  # of a precision, not of who asks for it
+    allowed = f"{_say_allowed(rule, output)}{precise}"
     if verdict == "fails":
         often = f" in {found.failures} of {looks} runs" if looks > 1 else ""
         if exact is not None and rule.metric == "rel_l2":
@@ -750,11 +751,11 @@ def say_answers(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str
         total, other = sum(n for n, _ in rows), sum(round(n * share) for n, share in rows)
         things = "samples" if all(n == 1 for n, _ in rows) else "rows"
         if total == 1:
-            said.append(f"{name} gives {'another' if other else 'the same'} top-1 answer.")
+            said.append(f"{name} gives {'another' if other else 'the same'} top-1 answer{'' if other else ' as the reference'}.")
         elif other:
             said.append(f"{other} of {total} {things} get another top-1 answer from {name}.")
         else:
-            said.append(f"All {total} {things} get the same top-1 answer from {name}.")
+            said.append(f"In all {total} {things} the top-1 answer from {name} is the reference's.")
     return (*_say_no_answer(results, rule), *said)
 
 
