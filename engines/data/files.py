@@ -1,6 +1,6 @@
 """Input files of every kind, read one feed at a time. What a file holds is not yet matched with the model: see ``samples``.
 
-Sources are paths: Polygraphy's JSON (or a folder of it), ``.npz`` (arrays by input name, one feed), ``.npy``, ``.pb``, raw
+Sources are paths: Polygraphy's JSON, ``.npz`` (arrays by input name, one feed), folders of either, ``.npy``, ``.pb``, raw
 ``.bin`` and images (one input each, ``NAME=path`` names it; a folder of images is one feed each), ONNX's test data (folders
 ``test_data_set_0`` with ``input_0.pb``, or one that holds such folders; one feed each), and data loader scripts
 ``path.py[:function]`` that yield feeds.
@@ -17,7 +17,7 @@ import numpy as np
 
 from engines.array import Array
 from engines.data import packed, polygraphy, scripting, tensorproto
-from engines.data.golden_files import data_sets
+from engines.data.golden_files import data_sets, sort_by_number
 from engines.data.input_problem import InputProblem
 from engines.nearest import suggest_or_list
 from engines.sources import split_function
@@ -75,6 +75,9 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
     ):
         for picture in pictures:
             yield Given(picture.name, {name: _read_image(picture)}, alone=True, image=True)
+    elif file.is_dir() and (archives := _list_archives(file)):
+        for archive in archives:
+            yield Given(archive.name, read_npz(archive))
     elif kind in RAW:
         yield Given(file.name, {named: np.fromfile(file, np.uint8)}, alone=True, raw=True)
     elif file.is_dir() or kind == ".json":
@@ -90,6 +93,13 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
         raise InputProblem(
             f"'{file.name}' is not a kind of inputs file that can be read; give one of {', '.join(KINDS)}."
         )
+
+
+def _list_archives(folder: Path) -> list[Path]:
+    """The .npz files of a folder, 9 before 10; none where it is a folder of Polygraphy's JSON, whatever lies beside that."""
+    if any(folder.glob("*.json")):
+        return []
+    return sorted((p for p in folder.iterdir() if p.suffix.lower() == ".npz" and p.is_file()), key=sort_by_number)
 
 
 def _split_name(source: str, known: tuple[str, ...]) -> tuple[str, str]:

@@ -18,7 +18,7 @@ def list_golden_files(path: Path) -> list[Path]:
     found = [
         file
         for place in (data_sets(path) or [path])
-        for file in sorted(place.iterdir(), key=_sort_by_number)
+        for file in sorted(place.iterdir(), key=sort_by_number)
         if _is_golden(file)
     ]
     if not found:
@@ -38,7 +38,7 @@ def data_sets(folder: Path) -> list[Path]:
     sets = [p for p in folder.iterdir() if p.is_dir() and p.name.startswith("test_data_set_")]
     if not sets and any(folder.glob("input_*.pb")):
         return [folder]
-    return sorted(sets, key=_sort_by_number)
+    return sorted(sets, key=sort_by_number)
 
 
 def _is_golden(file: Path) -> bool:
@@ -47,6 +47,6 @@ def _is_golden(file: Path) -> bool:
     return not file.name.startswith("input_") if file.suffix == ".pb" else file.suffix in KINDS
 
 
-def _sort_by_number(path: Path) -> list[tuple[int, str]]:
+def sort_by_number(path: Path) -> list[tuple[int, str]]:
     """Sorts ``output_10`` behind ``output_9``."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]

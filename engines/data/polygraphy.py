@@ -119,7 +119,11 @@ def _read_parts(path: Path) -> Iterable[Path]:
         return [path]
     parts = sorted(p for p in path.iterdir() if p.suffix == ".json")
     if not parts:
-        raise InputProblem(f"The folder '{path.name}' holds no JSON files.")
+        held = sorted({p.suffix.lower() for p in path.iterdir() if p.is_file()} - {""})
+        has = f"only files of {', '.join(held[:5])}" if held else "no files"
+        raise InputProblem(
+            f"The folder '{path.name}' holds {has}; a folder of .npz, .json or images can be given, a file for each sample."
+        )
     return parts
 
 

@@ -469,7 +469,9 @@ class _Loading:
         for name, wanted in self.wanted.items():
             if name not in shapes:
                 shapes[name] = self._guessed_shape(wanted, symbols)
-        longest = max((n for s in shapes.values() for n in s[1:]), default=1)
+        # A width of pixels is no length of a text beside them.
+        plain = [name for name, w in self.wanted.items() if self._guess_role(w.tensor).kind != "image"]
+        longest = max((n for name in plain for n in shapes[name][1:]), default=1)
         dtypes = {n: np_dtype(w.tensor.dtype) for n, w in self.wanted.items() if w.tensor.dtype != "string"}
         for name in self.wanted:
             if math.prod(shapes[name]) > _MOST_ELEMENTS:

@@ -484,7 +484,9 @@ def _say_outcome(
             said = f"Whose fault that is cannot be told. {said}"
             return f"{output} is not equal to the reference's on {sample}: {_say_unequal(exact)}. {said}"
         return f"{output} is {amount} on {sample}, and whose fault that is cannot be told. {said}"
-    precise = f" for {rule.precision.upper()}" if rule.source == "default" else ""  # of a precision, not of who asks for it
+    precise = (
+        f" for {rule.precision.upper()}" if rule.source == "default" else ""
+    )  # of a precision, not of who asks for it
     allowed = f"{_say_allowed(rule, output)}{precise}"
     if verdict == "fails":
         often = f" in {found.failures} of {looks} runs" if looks > 1 else ""
@@ -492,7 +494,8 @@ def _say_outcome(
             return f"{output} is not equal to the reference's on {sample}{often}: {_say_unequal(exact)}.{doubt}"
         if rule.metric == "rel_l2" and problem not in PROBLEMS and error < HUGE:
             return f"{output} is {amount}{often} {_say_normal(rule, output)}. {_say_worst(sample)}{doubt}"
-        return f"{output} is {amount} on {sample}{often}; allowed {allowed}.{doubt}"
+        limit_told = "" if problem in ("missing", "shape") else f"; allowed {allowed}"
+        return f"{output} is {amount} on {sample}{often}{limit_told}.{doubt}"
     near = margin(rule, error, output)
     times = "just" if near < NEAR else f"more than {TELLING} times" if near > TELLING else f"{near:.3g} times"
     worst_of = (
@@ -751,7 +754,9 @@ def say_answers(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str
         total, other = sum(n for n, _ in rows), sum(round(n * share) for n, share in rows)
         things = "samples" if all(n == 1 for n, _ in rows) else "rows"
         if total == 1:
-            said.append(f"{name} gives {'another' if other else 'the same'} top-1 answer{'' if other else ' as the reference'}.")
+            said.append(
+                f"{name} gives {'another' if other else 'the same'} top-1 answer{'' if other else ' as the reference'}."
+            )
         elif other:
             said.append(f"{other} of {total} {things} get another top-1 answer from {name}.")
         else:

@@ -139,3 +139,20 @@ def test_an_equals_sign_in_a_path_is_no_name(tmp_path: Path) -> None:
     np.save(folder / "x.npy", np.ones(1))
     (given,) = files.read(str(folder / "x.npy"), ["x"])
     assert list(given.arrays) == ["x"]
+
+
+def test_a_folder_of_archives_is_a_sample_each_9_before_10(tmp_path: Path) -> None:
+    for i in (10, 9):
+        np.savez(tmp_path / f"{i}.npz", x=np.full(2, i))
+    assert [(g.source, int(g.arrays["x"][0])) for g in files.read(str(tmp_path), ("x",))] == [
+        ("9.npz", 9),
+        ("10.npz", 10),
+    ]
+
+
+def test_a_folder_of_anything_else_says_what_it_holds_and_what_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(
+        InputProblem, match=r"holds only files of \.txt; a folder of \.npz, \.json or images can be given"
+    ):
+        list(files.read(str(tmp_path), ("x",)))

@@ -406,3 +406,9 @@ def test_rows_are_none_where_they_were_seen_to_depend(tmp_path: Path, make: Any,
     assert whole["batched"] == []
     assert "rows" not in whole["samples"][0]
     assert samples.count_score_rows(store, whole["inputs"], "real:0") == 0
+
+
+def test_a_length_is_that_of_the_text_and_no_width_of_pixels(make: Any, store: Store) -> None:
+    model = make({"ids": (INT64, [1, 5]), "lengths": (INT64, [1]), "image": (FLOAT, [1, 3, 32, 32])})
+    feed = samples.load_feed(store, given(model, store, random=True)["inputs"], "random:0")
+    assert feed["lengths"].tolist() == [5]
