@@ -112,7 +112,7 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
     names = _say_names(ask, kept.keep)
     return (
         f"Keeping {say_counted(ask, kept)}: {say_tried(kept.samples_ok, kept.samples_n, kept.unseen)}. "
-        f"With it the error is at most {_say(ask, kept.error)}, and {_say(ask, ask.criterion.tolerance)} is allowed. "
+        f"With it the error is at most {_say_most(ask, kept)}, and {_say(ask, ask.criterion.tolerance)} is allowed. "
         f"Kept: {names}."
         f"{_say_nearly_all(ask, kept)}{_say_without(ask, kept)}{_say_obeyed(kept.became)}{_say_knee(ask, kept)}"
     )
@@ -127,6 +127,12 @@ def _say_names(ask: Inquiry, keep: NodeSet) -> str:
 
 def _say(ask: Inquiry, error: float) -> str:
     return say_amount(error, ask.criterion.metric)
+
+
+def _say_most(ask: Inquiry, kept: Kept) -> str:
+    """The worst error of those it was made on, and of the others where that is larger."""
+    own, others = _say(ask, kept.error), kept.unseen.error if kept.unseen else 0.0
+    return f"{own}, on those it had not seen {_say(ask, others)}" if others > kept.error else own
 
 
 def _say_knee(ask: Inquiry, kept: Kept) -> str:
