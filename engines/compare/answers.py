@@ -22,8 +22,8 @@ Floats = NDArray[np.float64]
 def answer(actual: np.ndarray | None, expected: np.ndarray) -> Answer | None:
     """What there is to be said; None of what cannot be set side by side, of text and of nothing at all.
 
-    Class scores are the last axis of an output of one to three dimensions. Rows in which either side is not finite count as
-    another answer, and take no part in KL divergence and perplexity."""
+    Class scores are the last axis of an output of one to three dimensions. Rows in which either side is not finite take no part
+    in KL divergence and perplexity, and count as another answer unless they are equal, NaN included."""
     if actual is None or actual.shape != expected.shape or not expected.size:
         return None
     if any(a.dtype.kind in "OSUTc" for a in (actual, expected)):
@@ -31,7 +31,7 @@ def answer(actual: np.ndarray | None, expected: np.ndarray) -> Answer | None:
     flat_a, flat_b = widen(np.ravel(actual)), widen(np.ravel(expected))
     apart = np.abs(flat_a - flat_b)
     at = int(np.argmax(np.where(np.isnan(apart), np.inf, apart)))
-    same = np.array_equal(flat_a, flat_b)
+    same = np.array_equal(flat_a, flat_b, equal_nan=True)
     both = np.isfinite(flat_a) & np.isfinite(flat_b)
     noise = float(np.sqrt(np.mean(np.square(apart[both])))) if both.any() else 0.0
     finite = flat_b[np.isfinite(flat_b)]
@@ -69,8 +69,9 @@ def _class_scores(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> di
     for i in range(0, rows, step):
         x, y = widen(a[i : i + step]), widen(b[i : i + step])
         fine = np.isfinite(x).all(axis=1) & np.isfinite(y).all(axis=1)
-        other += int((~fine).sum())
-        lacking += int((~fine).sum())
+        lost = ~(fine | ((x == y) | (np.isnan(x) & np.isnan(y))).all(axis=1))
+        other += int(lost.sum())
+        lacking += int(lost.sum())
         x, y = x[fine], y[fine]
         first = y.argmax(axis=1)
         here = np.arange(len(y))

@@ -1,6 +1,7 @@
 """Dimensions that a model declares and that say nothing: Paddle2ONNX writes ``-1``, or the name ``?`` for every unknown size."""
 
 import re
+from collections.abc import Mapping
 
 from onnx import GraphProto, ModelProto, TypeProto
 
@@ -22,6 +23,22 @@ def open_unknown(model: ModelProto) -> list[str]:
     return [
         f"{len(found)} declared dimension{'s say' if len(found) > 1 else ' says'} nothing ({kinds}) and may be of any size."
     ]
+
+
+def say_unequal(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """A sentence on the first dimension that inputs of these shapes, by name, share by its name and not by its size; "" where
+    there is none. Such a model may run all the same, as exporters give one name to sizes that differ: it explains, no more."""
+    met: dict[str, tuple[int, str]] = {}
+    for info in model.graph.input:
+        declared = info.type.tensor_type.shape.dim
+        for dim, size in zip(declared, shapes.get(info.name, ()), strict=False):
+            before, other = met.setdefault(dim.dim_param, (size, info.name))
+            if dim.dim_param and size != before:
+                return (
+                    f"The inputs do not fit each other: the model calls a dimension of '{other}' and '{info.name}' "
+                    f"'{dim.dim_param}', and it is {before} in '{other}' and {size} in '{info.name}'."
+                )
+    return ""
 
 
 def _open_graph(graph: GraphProto, found: list[str]) -> None:

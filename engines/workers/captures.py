@@ -25,7 +25,7 @@ from engines.array import Array
 from engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
 from engines.backends.builds import Kept, build, close_built, outside_bytes
 from engines.data import originals, samples
-from engines.graph import load
+from engines.graph import dimensions, load
 from engines.graph.cut import Cut, cut
 from engines.graph.index import GraphIndex, Tensor
 from engines.graph.load import StoredModel
@@ -329,7 +329,9 @@ class _Captures:
             part, built, _ = _builds.get(key, make)
             got = built.run({name: self._feed[index.tensors[t].name] for name, t in part.feeds.items()})
         except (EngineFault, ModelProblem) as error:
-            raise ReferenceFailed(f"The reference {self._reference} could not run the model: {error}") from error
+            unequal = dimensions.say_unequal(model.proto, {name: value.shape for name, value in self._feed.items()})
+            said = f"The reference {self._reference} could not run the model: {error}"
+            raise ReferenceFailed(f"{unequal} {said}".lstrip()) from error
         except KeyError as error:
             raise ReferenceFailed(f"The sample {self._sample} holds no input {error}.") from error
         names = {**part.outputs, **part.marks}

@@ -142,3 +142,10 @@ def test_a_share_is_said_as_per_cent_without_an_exponent() -> None:
     assert {share: say_percent(share) for share in said} == said
     assert wrong_by(0.114, "rel_l2") == "wrong by 11.4 %"
     assert say_amount(0.114, "max_abs") == "0.114"
+
+
+def test_a_row_that_is_nan_where_the_reference_is_gives_the_same_answer() -> None:
+    expected = [[math.nan, 2, 3], [1, 2, 3], [math.nan, 2, 3]]
+    actual = [[math.nan, 2, 3], [1, 2, 3.5], [math.nan, 3, 2]]
+    assert of(actual, expected).top1 == pytest.approx(1 / 3)
+    assert of(expected, expected).top1 == 0
