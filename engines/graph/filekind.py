@@ -10,10 +10,14 @@ _VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}  # wire types; the bytes of those o
 _HEAD: Final = 64  # bytes that tell the kinds below
 _LFS: Final = b"version https://git-lfs"
 
+_PYTORCH: Final = (".pt", ".pth", ".ckpt", ".bin")
+_ZIP: Final = b"PK\x03\x04"
+_PICKLE: Final = b"\x80"
+
 # (offset, first bytes, what the file is, what to do)
 _KINDS: Final = (
     (4, b"TFL3", "a TensorFlow Lite model", "convert it with tf2onnx"),
-    (0, b"PK\x03\x04", "a zip archive (PyTorch's .pt files are such, too)", "unpack it, or export the model to ONNX"),
+    (0, _ZIP, "a zip archive (PyTorch's .pt files are such, too)", "unpack it, or export the model to ONNX"),
     (0, b"PK\x05\x06", "an empty zip archive", "export the model to ONNX"),
     (0, b"\x1f\x8b", "compressed with gzip", "unpack it with gunzip"),
     (0, b"BZh", "compressed with bzip2", "unpack it with bunzip2"),
@@ -81,6 +85,15 @@ def explain_no_model(path: Path) -> str:
         return "" if text else f"'{name}' is not OpenVINO IR: it does not begin with <net; name the .xml of a model."
     if path.suffix == ".bin" and path.with_suffix(".xml").is_file():
         return f"'{name}' holds the weights of '{path.stem}.xml': name that file."
+    if head.startswith((_ZIP, _PICKLE)) and path.suffix.lower() in _PYTORCH:
+        return (
+            f"'{name}' is a file of PyTorch, not an ONNX model; where the model is made, export it with torch.onnx.export(model, "
+            f"(example,), '{path.stem}.onnx')."
+        )
+    if head.startswith(_ZIP) and path.suffix.lower() == ".npz":
+        return (
+            f"'{name}' holds arrays, not an ONNX model; it belongs to the inputs, so name the model's .onnx file here."
+        )
     for offset, magic, what, remedy in _KINDS:
         if head[offset : offset + len(magic)] == magic:
             return f"'{name}' is {what}, not an ONNX model; {remedy}."

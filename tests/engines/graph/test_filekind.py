@@ -76,3 +76,13 @@ def test_any_bytes_are_answered(scratch: Path, data: bytes) -> None:
     scratch.write_bytes(data)
     said = filekind.explain_no_model(scratch)
     assert said == "" or (said.startswith("'x.onnx' ") and said.endswith(".") and said.isprintable())
+
+
+@pytest.mark.parametrize("first", [b"PK\x03\x04", b"\x80\x02"])
+def test_who_has_only_pytorchs_file_reads_how_to_export_it(tmp_path: Path, first: bytes) -> None:
+    path = tmp_path / "net.PT"
+    path.write_bytes(first + bytes(60))
+    assert "torch.onnx.export(model, (example,), 'net.onnx')" in filekind.explain_no_model(path)
+    inputs = tmp_path / "in.npz"
+    inputs.write_bytes(b"PK\x03\x04" + bytes(60))
+    assert "belongs to the inputs" in filekind.explain_no_model(inputs)
