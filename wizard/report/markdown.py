@@ -237,12 +237,16 @@ def workaround(report: Report) -> str:
     w = report.workaround
     if w is None:
         return ""
+    made_on = ", on what it was made on" if w.unseen_n else ""
     rows = [
         ("kind", w.kind),
         ("engine", code(w.engine, LONGEST)),
         ("right on what it was made on", f"{w.samples_ok} of {count(w.samples_n, 'sample')}"),
         ("right on others", f"{w.unseen_ok} of {count(w.unseen_n, 'sample')}" if w.unseen_n else "not tried"),
-        ("error with it", f"{show_error(w.error, report.metric)}, {margin(w.margin)}"),
+        (
+            f"error with it{made_on}",
+            f"{show_error(w.error, report.metric)}, {margin(w.margin)}",
+        ),
     ]
     if w.keep_higher:
         rows.append(("keep in higher precision", listing([code(name) for name in w.keep_higher], 40)))

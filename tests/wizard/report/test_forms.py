@@ -594,7 +594,9 @@ def test_a_workaround_that_does_not_hold_says_whose_error_it_tells() -> None:
         )
         now = msgspec.structs.replace(told, workaround=cure, error=0.5, tolerance=0.01, metric="rel_l2")
         assert ("with the workaround, of those it was made on: 0.4 %" in picture.before_and_after(now)) == said
-        assert ("error with it, on what it was made on" in text_of(to_html(now))) == said
+        assert "error with it, on what it was made on" in text_of(to_html(now)), (
+            "others may be further off, right or not"
+        )
 
 
 def test_of_three_hundred_names_the_first_are_seen_and_the_others_folded_away() -> None:
