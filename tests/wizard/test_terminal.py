@@ -161,3 +161,11 @@ def test_another_python_is_refused_in_one_line_with_the_reason(minor: int) -> No
     assert done.returncode == 1
     assert done.stderr.startswith(f"narrowdown: this is Python 3.{minor}, and 3.11, 3.12 or 3.13 is needed: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_nobody_is_waited_for_at_the_terminal_that_a_ci_job_gives(start: Callable[..., Terminal]) -> None:
+    """GitLab and Buildkite give one: the screens opened there and waited for a key until the job was ended."""
+    listed = start(CI="true", size=(160, 24))
+    listed.until("so this is plain text")
+    assert listed.code() == 0
+    assert "\x1b[?1049h" not in listed.raw

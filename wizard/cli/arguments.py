@@ -510,7 +510,7 @@ def _display(made: argparse._ActionsContainer) -> None:
         made,
         "--display",
         "tui|rich|plain|json|none",
-        "default: tui in a terminal, else plain",
+        "default: tui in a terminal, plain elsewhere and where CI=true",
         choices=DISPLAYS,
         default="auto",
     )

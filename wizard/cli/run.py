@@ -170,7 +170,8 @@ def guided(state: State, name: str) -> bool:
     answered = [visit.by for visit in state.route if visit.by]
     if name == "json":
         return "person" in answered
-    return name in ("plain", "rich") and sys.stdin.isatty() and (not answered or "person" in answered)
+    asks = name in ("plain", "rich") and sys.stdin.isatty() and not terminal.in_ci()
+    return asks and (not answered or "person" in answered)
 
 
 def watch(arguments: argparse.Namespace) -> int:
@@ -305,7 +306,7 @@ def walk(
         # The screens attach to a runner that is at work already, which must not end before they do.
         Client.start(place, msgspec.structs.replace(options, detach=True), name="narrowdown run").close()
         return screens(place, arguments)
-    if person and terminal.person_present() and arguments.display == "auto" and (excuse := terminal.why_text()):
+    if person and terminal.at_terminal() and arguments.display == "auto" and (excuse := terminal.why_text()):
         terminal.say(excuse)
     since = (before or folders.load(place)).seq
     client = Client.open(place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}", brief=since)
@@ -478,7 +479,7 @@ def runner_options(arguments: argparse.Namespace, **more: Any) -> Options:
 def display_name(arguments: argparse.Namespace, *, person: bool) -> str:
     """``auto``: the terminal UI for a person at a terminal, else plain text."""
     chosen = str(arguments.display)
-    if chosen == "tui" and not terminal.person_present():
+    if chosen == "tui" and not terminal.at_terminal():
         raise BadUsage("--display tui needs a terminal; --display plain asks the same questions as text.")
     if chosen != "auto":
         return chosen

@@ -23,7 +23,7 @@ def home(arguments: argparse.Namespace) -> int:
         from wizard.cli.run import screens
 
         return screens(None, arguments)
-    if terminal.person_present():
+    if terminal.at_terminal():
         terminal.say(terminal.why_text())
     arguments.json = False
     return sessions(arguments)
