@@ -89,3 +89,15 @@ def test_a_folder_of_images_is_a_feed_each(tmp_path: Path, monkeypatch: pytest.M
         dark, light = made(tmp_path, [1, 3, 8, 8], source)
         assert (dark["x"].max(), light["x"].min()) == (0, 1)
     assert [given.source for given in files.read("photos", ["x"])] == ["a.jpg", "b.png"]
+
+
+def test_what_an_application_records_is_a_sample_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(script("def record"), "record.py", "exec"), names)
+    for value in (1, 2):
+        names["record"]({"x": np.full((2, 3), value, np.float32)})  # type: ignore[operator]
+    assert [fed["x"].tolist() for fed in made(tmp_path, ["n", 3], str(tmp_path / "recorded"))] == [
+        [[1.0] * 3] * 2,
+        [[2.0] * 3] * 2,
+    ]
