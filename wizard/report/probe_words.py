@@ -120,9 +120,19 @@ def _read_switched_off(engine: str) -> str:
         return ""
 
 
+# What is done to the samples of a batch, or before them (``engines.workers.variation``).
+VARIED = {
+    "permuted": "its rows in another order",
+    "twice": "its rows twice in one batch",
+    "alone": "each row alone",
+    "repeated": "some rows fed twice",
+    "stale": "after runs on other values",
+}
+
+
 def _say_changes(probe: Measure) -> list[str]:
     """What is done to the part beside running it."""
-    candidate, said = probe.candidate, [f"asked again, {probe.vary}"] if probe.vary else []
+    candidate, said = probe.candidate, [VARIED[probe.vary]] if probe.vary else []
     if off := _read_switched_off(probe.engine):
         said.append(f"{count(len(off.split('+')), 'optimizer')} off")
     if candidate.edits:
@@ -149,7 +159,7 @@ def _say_changes(probe: Measure) -> list[str]:
     if probe.runs > 1:
         said.append(f"{probe.runs} runs")
     if probe.attempt:
-        said.append(f"again, {probe.attempt + 1}")
+        said.append(f"time {probe.attempt + 1}")
     return said
 
 

@@ -1,5 +1,7 @@
 """What a probe tries, in words: the same ones on every display."""
 
+from typing import get_args, get_type_hints
+
 import pytest
 
 from engines.compare.criterion import Criterion, Signature
@@ -20,7 +22,7 @@ from engines.probe import (
     Sanitize,
     Score,
 )
-from wizard.report.probe_words import kept, part, say_worst, say_worst_run, size, tried, verdict
+from wizard.report.probe_words import VARIED, kept, part, say_worst, say_worst_run, size, tried, verdict
 
 
 def measure(candidate: Candidate | None = None, **more: object) -> Measure:
@@ -41,7 +43,7 @@ def measure(candidate: Candidate | None = None, **more: object) -> Measure:
         (Check(model="m", command="x", candidate=Candidate(nodes="3")), "node 3, by your checker", 1),
         (
             measure(attempt=2, keep="1-4", marks="0-9"),
-            "the whole model, keeping 4 in FP32, watching 10 tensors, again, 3",
+            "the whole model, keeping 4 in FP32, watching 10 tensors, time 3",
             0,
         ),
         (measure(marks="*", runs=5), "the whole model, watching every tensor, 5 runs", 0),
@@ -104,7 +106,13 @@ def test_the_worst_run_is_one_with_values_that_are_not_finite_whatever_the_error
     runs = [
         (SampleResult("real:0", (Score("y", **score),)),)
         for score in ({"rel_l2": 0.9}, {"new_nonfinite": 3}, {"rel_l2": 0.2})
-    ]  # type: ignore[arg-type]
+    ]
     assert say_worst_run(Measurement(results=runs[0], runs=tuple(runs[1:]))) == "3 values infinite or NaN"
     assert say_worst_run(Measurement(results=runs[2], runs=(runs[0],))) == say_worst([Score("y", rel_l2=0.9)])
     assert say_worst_run(Measurement()) == ""
+
+
+def test_each_way_to_ask_samples_again_has_words() -> None:
+    ways = {way for way in get_args(get_type_hints(Measure)["vary"]) if way}
+    assert set(VARIED) == ways
+    assert tried(measure(vary="repeated")) == "the whole model, some rows fed twice"
