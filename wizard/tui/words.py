@@ -97,6 +97,8 @@ def show_fact(field: str, value: Any, metric: str) -> str:
         return show_error(value, metric)
     if field == "ops" and isinstance(value, str):
         return say_operators(value.split(" + ")) or "?"
+    if field == "precision" and isinstance(value, str) and value:
+        return value.upper()  # as every sentence has it
     return say_sample(value) if field == "worst_sample" and value else show_value(say_word(field, value))
 
 

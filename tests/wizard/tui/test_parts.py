@@ -145,6 +145,10 @@ def test_what_cleaning_did_to_the_error_is_no_name_inside() -> None:
     assert said == ["nothing", "made it smaller", "made it larger"]
 
 
+def test_a_precision_is_written_as_the_sentences_have_it() -> None:
+    assert [show_fact("precision", value, "rel_l2") for value in ("fp16", "int8", "")] == ["FP16", "INT8", "?"]
+
+
 def test_words() -> None:
     assert label("worst_output") == "worst output"
     assert label("no_such_field") == "no such field"
