@@ -29,7 +29,10 @@ def check(text: str | EngineSpec) -> EngineSpec:
     Raises ``ValueError`` with a sentence, and the nearest name where there is one, for an unknown engine, key or value. Says
     nothing about whether the engine is installed.
     """
-    spec = parse(_keyed(text)) if isinstance(text, str) else text
+    try:
+        spec = parse(_keyed(text)) if isinstance(text, str) else text
+    except ValueError as error:
+        raise ValueError(f"{error}{_suggest_key(str(text))}") from None
     declared = declared_as(spec.name)
     if declared.refusal:
         raise ValueError(f"{declared.refusal}.")
@@ -51,6 +54,17 @@ def _keyed(text: str) -> str:
     if declared is None or not declared.bare or rest.startswith(tuple(f"{o.name}=" for o in declared.options)):
         return text
     return f"{name}:{declared.bare}={rest}"
+
+
+def _suggest_key(text: str) -> str:
+    """``emulate:fp16``: the option that takes such a value; "" where none does."""
+    name, _, rest = text.strip().partition(":")
+    declared = discovery.find(name)
+    for part in rest.split(",") if declared is not None else ():
+        for option in declared.options if declared is not None else ():
+            if part.strip().lower() in option.choices:
+                return f" Did you mean '{option.name}={part.strip().lower()}'?"
+    return ""
 
 
 def recorded(text: str) -> bool:

@@ -101,6 +101,7 @@ def test_any_text_is_a_spec_or_a_sentence(text: str) -> None:
         ("command:run=a, b", "is not key=value; a comma inside a value is written \\,."),
         ("command:run=a\\", "ends in a backslash"),
         ("onnxruntime:threads", "'threads' in 'onnxruntime:threads' is not key=value."),
+        ("emulate:FP16", "is not key=value. Did you mean 'precision=fp16'?"),
         ("fake:rate=nan", "rate=nan is out of range"),
     ],
 )
