@@ -69,6 +69,9 @@ EACH = 24
 IN_GROUPS = 60
 # And up to which the emulation is asked first what can go: each is a question to it.
 AS_THERE = 50
+# Builds in turn that were refused where kernels are timed, after which no others of the kind are tried: basic_pitch was built
+# with up to 172 of 248 nodes kept and with all of them, and in 40 others in between there was no implementation.
+REFUSED = 8
 # How much more strictly what goes there is judged, and how many of these may be needed here before each is tried alone; chosen.
 SURELY = 1.5
 MISTAKES = 3
@@ -132,6 +135,7 @@ class Fewest(KeptSets):
         self.steady = not ask.ctx.engine_info.gpus
         self.draft: Beside | None = None
         self.foretold: dict[NodeSet, float] = {}
+        self._refused = 0  # questions in turn to which there was no answer
         self.long = False
         self.together = False
         self.aim = self.overall = ask.criterion
@@ -441,8 +445,11 @@ class Fewest(KeptSets):
             self.foretold[keep] = max(criterion.tolerance, self.foretold.get(keep, 0.0))
             return Verdict("pass")
         verdict: Verdict = yield from self._does(keep, criterion, tuple(dict.fromkeys((*samples, *hard))))
-        if self.draft and hard:
+        if self.draft and hard and (verdict.passed or verdict.failed):
             self.draft.bear_out(failed=verdict.failed)
+        self._refused = 0 if verdict.passed or verdict.failed or self.steady else self._refused + 1
+        if self._refused >= REFUSED:
+            self.limit, self._refused = min(self.limit, self.spent), 0
         return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
 
     def polish(self, keep: NodeSet, likely: Sequence[int], less: NodeSet = ()) -> Sub[NodeSet]:

@@ -18,7 +18,7 @@ from engines.search.inquiry import make_inquiry
 from engines.search.known import list_facts
 
 from .conftest import Walk, walk
-from .simulated import Simulated, graph, random_graph
+from .simulated import BROKEN, Simulated, graph, random_graph
 
 seeds = st.integers(0, 2**16)
 CHAIN = [() if i == 0 else (i - 1,) for i in range(40)]
@@ -141,6 +141,21 @@ def test_everything_is_not_built_where_the_emulation_tells_what_it_cures() -> No
     assert done.finish.outcome.holds
     built = sets_built(done)
     assert ranges.encode(range(40)) not in built
+
+
+def test_an_engine_that_refuses_one_set_after_the_other_is_not_asked_about_all_of_them() -> None:
+    class Choosy(Timed, kw_only=True):
+        def _answer(self, probe: Measure, question: str) -> Measurement:
+            answer = super()._answer(probe, question)
+            count = len(ranges.decode(probe.keep))
+            return BROKEN[0] if probe.engine == "e" and 100 < count < len(self.index.nodes) else answer
+
+    index = graph([() if i == 0 else (i - 1,) for i in range(160)])
+    many = {f"real:{i}": dict.fromkeys(range(160), 0.02) for i in range(3)}
+    engine = Choosy(index=index, added=many, emulated=many, made={}, asked={}, hiding={})
+    done = walk("precision", engine.context(), engine)
+    assert done.finish.outcome.outcome == "whole"
+    assert len({k for k in sets_built(done) if 100 < len(ranges.decode(k)) < 160}) < 40
 
 
 @settings(max_examples=40, deadline=None)
