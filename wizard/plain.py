@@ -386,8 +386,8 @@ def progress_line(snapshot: Mapping[str, Any]) -> str:
     done, expected = int(snapshot.get("done") or 0), int(snapshot.get("expected") or -1)
     best = int(snapshot.get("best") or -1)
     left = tuple(float(snapshot.get(name, -1.0)) for name in ("eta", "eta_least", "eta_most"))
-    planned, nodes = int(snapshot.get("planned") or -1), int(snapshot.get("nodes") or -1)
-    if over := say_over_plan(done, planned, best, nodes, *left):
+    planned, most, nodes = (int(snapshot.get(name) or -1) for name in ("planned", "planned_most", "nodes"))
+    if over := say_over_plan(done, planned, most, best, nodes, *left):
         parts.append(over)
         done = expected = best = -1
     if done > 0 or expected > 0:

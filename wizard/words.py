@@ -220,14 +220,16 @@ def say_time_left(seconds: float, least: float = -1.0, most: float = -1.0) -> st
     return f"~{duration(seconds)} left" if seconds >= 1 else "under 1 s left"
 
 
-def say_over_plan(done: int, planned: int, best: int = -1, nodes: int = -1, *left: float) -> str:
+def say_over_plan(done: int, planned: int, most: int, best: int = -1, nodes: int = -1, *left: float) -> str:
     """That a step has asked more than it was planned to, and what it has so far: there is no time left to count down then, unless
-    its phase tells its end (``left``: as ``say_time_left`` has it). Empty while it keeps within its plan."""
-    if not 0 < planned < done:
+    its phase tells its end (``left``: as ``say_time_left`` has it). ``most``: how many it was planned to ask at the most, where
+    that depends on what it finds. Empty while it keeps within its plan."""
+    if not 0 < max(planned, most) < done:
         return ""
+    said = f"at most {most:,} planned" if most > planned else f"planned {planned:,}"
     smallest = f"; smallest so far {best:,} of {count(nodes, 'node')}" if 0 < best <= nodes else ""
     ends = f"; {say_time_left(*left)}" if max(left, default=-1.0) >= 0 else ""
-    return f"longer than planned: {done:,} probes, planned {planned:,}{smallest}{ends}"
+    return f"longer than planned: {done:,} probes, {said}{smallest}{ends}"
 
 
 def switch(kind: str) -> str:

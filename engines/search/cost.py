@@ -19,10 +19,11 @@ from engines.spec import parse
 # import: the user's model is taken in. read: no build (inputs, the graph, a model made of another). open: If, Loop and Scan are
 # taken apart, which nothing prices: 0.01 to 58 s on six models. whole: the whole model on
 # the engine under test; watched: with its tensors marked. control: the reference against itself. other: the whole model by or
-# against another engine (the reference's judge). alone: every node by itself in one build. part: a cut; effect: a cut, and
+# against another engine (the reference's judge). emulated: any question to an emulation that is asked in place of the engine.
+# alone: every node by itself in one build. part: a cut; effect: a cut, and
 # what its error does to the model's outputs. check: the user's own checker.
 Kind: TypeAlias = Literal[
-    "import", "read", "open", "whole", "watched", "control", "other", "alone", "part", "effect", "check"
+    "import", "read", "open", "whole", "watched", "control", "other", "emulated", "alone", "part", "effect", "check"
 ]
 # Probes of a kind that its price is taken from: a machine is busier now than it was before. Chosen, not measured: a median of
 # fewer follows one slow probe.
@@ -30,7 +31,8 @@ RECENT = 8
 # Of a search's own kinds the mean, from so many on and of so many of the latest: a few of each ten are large and take most of the
 # time, which a middle one does not show.
 ENOUGH, LATELY = 8, 32
-SEARCHED = ("part", "effect")
+CUTTING = ("part", "effect")
+SEARCHED = (*CUTTING, "emulated")
 # Times its build and its runs that a probe takes, with scores and messages: 1.28 at 30 ms a build
 # (tests/benchmarks/test_warm_probe.py).
 SCORED = 1.25
@@ -50,13 +52,14 @@ COLD = 8.0
 # after 380 to 466 s on CNNs (TensorRT 10.6): so many seconds, and this part of the first.
 LEAST = 0.3
 LATER = 1 / 65
-# Seconds of a part's build, where kernels are timed and no part was built yet: 0.2 to 0.6 on six models, 1.5 and 1.7 on a
-# transformer.
-CUT = 0.35
+# Seconds of a part's build, where kernels are timed and no part was built yet: 0.2 to 0.9 on five models, 1.2 to 3 on three. Once
+# some were built, whether for what they do by themselves or to the outputs, these tell what follows.
+CUT, CUT_SPAN, CUT_TOLD = 0.6, (0.25, 5.0), (0.4, 3.0)
 # A run with fewer marks than this part of the nodes takes what one without any does.
 MANY = 20
-# Times its least that the most of a range is, from which it tells more than a number between them.
-WIDE = 4.0
+# Times its least that the most of a range is, from which it tells more than a number between them; and before a step runs, where
+# of 17 numbers between ends that are 4 to 5 times apart 16 were near, of 8 that are 5 to 6 times apart 5. While it runs 24 of 33.
+WIDE, WIDE_BEFORE = 4.0, 5.0
 # Times their price that the probes of a search take at the least, and at the most, where more samples join it: magika's took 0.4
 # to 3.8 times that in three searches, others 0.6 to 2.8.
 CHEAP, JOINED = 0.7, 2.0
@@ -76,6 +79,7 @@ BESIDES = 0.02
 SOON = 2.0  # seconds; nobody plans by less
 # How a probe ends where the engine refuses what it is given, or dies of it.
 BROKEN = ("build-failed", "unsupported", "invalid-model", "crash")
+EMULATION = "emulate"  # the engine that computes a precision on the CPU, as a spec names it
 # A part with more tensors cut inside than this is no case of a few nodes.
 CUTS = 3
 # Where none of a kind has been measured: about so many times what the first of these takes that was, one row at a time. Seen on
@@ -90,6 +94,7 @@ BESIDE: Mapping[Kind, tuple[tuple[Kind, float], ...]] = {
     "effect": (("part", 2.5), ("whole", 0.15)),
     "control": (("whole", 1.0),),
     "other": (("whole", 1.0), ("control", 3.0)),
+    "emulated": (("other", 1.0), ("control", 3.0)),
 }
 
 
@@ -180,6 +185,10 @@ class Plan(msgspec.Struct, frozen=True):
         """The plan without its first ``done`` probes."""
         return self.of(max(0, self.probes - done))
 
+    def only(self, *, emulated: bool) -> "Plan":
+        """What it asks of an emulation, or all that it does not."""
+        return msgspec.structs.replace(self, works=tuple(w for w in self.works if (w.kind == "emulated") == emulated))
+
     def of(self, probes: int, *, first: bool = False) -> "Plan":
         """The last so many probes of the plan, with what may come beside them, or the first; where it has fewer, more of its last
         kind."""
@@ -237,7 +246,7 @@ class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a step is expected to take; -1: unknown. ``probes`` are those whose answers are not known already; ``runs`` counts
     each feed; ``disk``: bytes at most; ``unit``: seconds of the engine's first build, where no later one has told what it
     takes. ``least``, ``most``: seconds that it takes at the least and at the most, by how its prices are known and as few or as
-    many probes come as its searches ask. Where these are near each other whatever lies between is within a factor of two of
+    many probes come as its searches ask. Where these are near each other whatever lies between is within about a factor of two of
     ``seconds``, or within a second. ``least_probes`` are sure to come, as the step is at a question that nobody has answered: any
     answer may end it. ``most_probes`` are seldom passed; both are unknown of a step that searches nothing. ``each``: seconds of a
     probe of its searches, of all its probes where it searches nothing; unknown where some were never measured like that."""
@@ -257,13 +266,13 @@ class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def open(self) -> bool:
         """Whether one number for the seconds would say more than is known."""
-        return self.seconds < 0 or is_wide(self.least, self.most)
+        return self.seconds < 0 or is_wide(self.least, self.most, WIDE_BEFORE)
 
 
 def price_plan(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
     """The plan, priced. ``slots``: probes at a time; a search that runs ahead on n of them is about 1 + log2(n) / 5 times as fast
     (docs/benchmarks.md: 1.3 on 2 slots, 1.5 on 4, 1.6 on 8), as most of what runs ahead is not asked for."""
-    built = [w for w in plan.works if w.kind not in ("import", "read")]
+    built = [w for w in plan.works if w.kind not in ("import", "read", "emulated")]
     least, seconds, most = _price_works(plan.works, seen, slots)
     firsts = [s.build_seconds for s in seen if s.first] if seconds < 0 else []
     searches = any(w.open for w in plan.works)
@@ -290,9 +299,9 @@ def _price_each(works: Sequence[Work], seen: Sequence[Seen]) -> float:
     return round(sum(price_work(w, seen) or 0.0 for w in works) / sum(w.probes for w in works), 3)
 
 
-def is_wide(least: float, most: float) -> bool:
-    """Whether one number would say more than is known of seconds that lie between these."""
-    return most > WIDE * least and most - least >= SOON
+def is_wide(least: float, most: float, times: float = WIDE) -> bool:
+    """Whether one number would say more than is known of seconds that lie between these, ``times`` apart."""
+    return most > times * least and most - least >= SOON
 
 
 def settle_between(seconds: float, least: float, most: float) -> float:
@@ -315,14 +324,31 @@ def _price_works(works: Iterable[Work], seen: Sequence[Seen], slots: int) -> tup
         each = (each or 0.0) / (1 + math.log2(max(1, slots)) / 5 if work.ahead else 1.0)
         low, high = span_work(work, seen)
         more = 0.0 if work.kind in ("import", "read", "effect") or work.told else BESIDES
-        dearest = max(each * high, _price_unless_it_stands(work, seen))
-        ends = work.fewest * each * low, work.probes * each, work.highest * (dearest + more)
+        dearest = max(each * high, _price_unless_it_stands(work, seen)) + more
+        ends = _find_ends(work, each, each * low, dearest)
         # The same nodes watched and alone are told too low or too high together.
         alike: Kind = "watched" if work.kind == "alone" else work.kind
         kinds[alike] = [a + b for a, b in zip(kinds.get(alike, [0.0] * 3), ends, strict=True)]
     seconds = sum(middle for _, middle, _ in kinds.values())
     under, over = (math.hypot(*(ends[1] - ends[end] for ends in kinds.values())) for end in (0, 2))
     return round(max(0.0, seconds - under), 3), round(seconds, 3), round(seconds + over, 3)
+
+
+def _find_ends(work: Work, each: float, low: float, high: float) -> tuple[float, float, float]:
+    """Seconds of all its probes at the least, as planned and at the most. ``each``: of one, between ``low`` and ``high``. How
+    many come and what each takes are told too low or too high independently of each other."""
+    n = work.probes
+    if not work.open or not n or min(each, low) <= 0:
+        return work.fewest * low, n * each, work.highest * high
+    under = math.exp(-math.hypot(math.log(n / work.fewest), math.log(each / low))) if work.fewest else 0.0
+    over = math.exp(math.hypot(math.log(work.highest / n), math.log(high / each)))
+    return n * each * under, n * each, n * each * over
+
+
+def _list_like(work: Work, seen: Sequence[Seen]) -> list[Seen]:
+    """Those of its kind; where kernels are timed any build of a part, whatever is asked of it."""
+    kinds = CUTTING if work.timed and work.kind in CUTTING else (work.kind,)
+    return [s for s in seen if s.kind in kinds]
 
 
 def _price_unless_it_stands(work: Work, seen: Sequence[Seen]) -> float:
@@ -344,7 +370,9 @@ def span_work(work: Work, seen: Sequence[Seen]) -> Span:
 def _span_of_kind(work: Work, seen: Sequence[Seen]) -> Span:
     if work.kind in ("import", "read"):
         return READ
-    like = [s for s in _that_worked([s for s in seen if not s.first]) if s.kind == work.kind]
+    like = _list_like(work, _that_worked([s for s in seen if not s.first]))
+    if work.timed and work.kind in CUTTING and not work.dear and not (work.afresh and any(s.afresh for s in like)):
+        return CUT_TOLD if like else CUT_SPAN
     if work.kind == "whole" and work.timed and not any(s.broke for s in like):
         return SELDOM
     if not like and _is_told_by_reference(work, seen):
@@ -371,18 +399,21 @@ def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
         return work.probes * work.told
     firsts = [s.build_seconds for s in seen if s.first and s.kind == work.kind]
     seen = _that_worked([s for s in seen if not s.first])
-    like = [s for s in seen if s.kind == work.kind]
+    like = _list_like(work, seen)
     each = _seconds_of_one(work, like)
     if firsts and not work.reused and all(s.reused for s in like):
         # No later build was made.
         return work.probes * (work.more + LEAST + LATER * max(firsts)) if work.timed else None
-    if work.timed and work.kind in ("part", "effect") and not any(s.kind == work.kind for s in seen):
+    if each is None and work.timed and work.kind in CUTTING:
         each = CUT
     if work.afresh and work.dear and not any(s.afresh and s.kind in ("part", "effect") for s in seen):
         # Parts were asked of a twin. As given, with no timings at hand, one took as long as there, or thirty times (an H100).
-        each = CUT if work.timed else None
-        if each is None:
+        if not work.timed:
             return None
+        each = max(CUT, each or 0.0)
+    elif work.timed and work.afresh and work.kind in CUTTING and like and not any(s.afresh for s in like):
+        # A shrunken case takes no time, and what is built afresh is the case: 0.75 to 1.4 times the dearest on seven of nine.
+        each = max(s.seconds for s in like[-RECENT:])
     timed = work.timed and work.kind == "whole"
     if each is None:
         each = _seconds_by_reference(work, seen)
@@ -493,7 +524,7 @@ def classify_probe(probe: AnyProbe, engine: str, reference: str, nodes: int) -> 
             if probe.engine == probe.reference == reference != engine:
                 return "control"
             if parse(probe.engine).name != parse(engine).name or probe.reference != reference:
-                return "other"
+                return "emulated" if parse(probe.engine).name == EMULATION != parse(engine).name else "other"
             if probe.candidate.nodes == ranges.ALL and not _severs_most(probe, nodes):
                 return "watched" if MANY * len(ranges.decode(probe.marks)) >= nodes and probe.marks else "whole"
             return "alone" if _severs_most(probe, nodes) else "effect" if probe.effect else "part"

@@ -8,7 +8,7 @@ import msgspec
 
 from engines.asking import StepContext
 from engines.graph import ranges
-from engines.search.cost import Kind, Size, Work, count_rows
+from engines.search.cost import Kind, Size, Span, Work, count_rows
 from engines.search.latency import TIMED
 from engines.search.settle import HEAVIEST_GOOD, SHRINKS, count_weight_bytes
 from engines.search.watchable import pack_batches, split_markable
@@ -18,6 +18,9 @@ TABLE = 1 << 10  # bytes of one tensor's scores: some 30 numbers with their name
 CASE = 4  # nodes that a case holds at most, as a rule. Chosen, not measured
 # Of the first build as given, what the first on a twin takes: 0.10 on a transformer, 0.31 on a CNN (docs/tensorrt.md).
 TWIN = 0.2
+# Times the price of a build of what an engine that times kernels has refused that it takes: 0.01 to 0.02 times on a model whose
+# If was refused, where it is refused again, and as long as any where it is not.
+REFUSED = (0.01, 2.0)
 # Largest relative error of one rounding: half a unit in the last place of 1, IEEE 754 and the types' own definitions.
 ROUNDING = {"fp16": 2**-11, "tf32": 2**-11, "bf16": 2**-8, "fp32": 2**-24}
 
@@ -57,12 +60,20 @@ def on_all(ctx: StepContext, runs: int = 1, probes: int = 1, *, real: bool = Fal
     """The whole model on every sample; ``real``: on those that the user gave, where there are any."""
     samples = ctx.findings.samples
     rows = count_rows(list_feeds(ctx.findings) if real else (s.id for s in samples), samples)
-    return Work(_kind_of_whole(ctx), probes, rows, max(1, runs), timed=bool(ctx.engine_info.gpus))
+    return Work(_kind_of_whole(ctx), probes, rows, max(1, runs), timed=bool(ctx.engine_info.gpus), span=_span(ctx))
 
 
 def on_sample(ctx: StepContext, probes: int = 1, runs: int = 1) -> Work:
     """The whole model on the sample that the search works on."""
-    return Work(_kind_of_whole(ctx), probes, sample_rows(ctx), max(1, runs), timed=bool(ctx.engine_info.gpus))
+    timed = bool(ctx.engine_info.gpus)
+    return Work(_kind_of_whole(ctx), probes, sample_rows(ctx), max(1, runs), timed=timed, span=_span(ctx))
+
+
+def _span(ctx: StepContext) -> Span | None:
+    """How far off a build of the whole model is priced, where that is told by no rule: a refusal comes at once, or is cured."""
+    signature = ctx.findings.signature
+    refused = signature is not None and signature.kind == "build"
+    return REFUSED if refused and ctx.engine_info.gpus else None
 
 
 def fresh(work: Work) -> Work:

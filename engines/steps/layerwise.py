@@ -57,7 +57,7 @@ EFFECTS = 20
 FEW = 4
 DESCRIBED = 3.0  # times that reading a model's graph, with the shapes of a run, takes what a small reading does
 # Questions to an emulation that a look at every layer asks, each as dear as a run of the whole model at most.
-QUESTIONS = 50
+QUESTIONS = 180
 WIDTH = 60  # values of a profile: one for each column of a terminal of 80, beside its axis
 
 
@@ -719,7 +719,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     disk = works.bytes_held(size, 3 * works.TABLE * size.nodes)
     if ctx.findings.dear and find_emulation(ctx, ctx.findings):
         # Looked into in place of the engine, which then bears it out: of 248 and 425 nodes 114 and 454 questions came.
-        there = works.between(Work("other", QUESTIONS, works.sample_rows(ctx)), 20, 10 * QUESTIONS)
+        there = works.between(Work("emulated", QUESTIONS, works.sample_rows(ctx)), 20, 3 * QUESTIONS)
         borne_out = works.between(works.on_all(ctx, probes=2, real=True), 1, 2)
         return Plan(
             (*works.before(ctx, size), Work("read", times=DESCRIBED), there, borne_out), disk, works.activations(size)

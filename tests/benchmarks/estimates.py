@@ -41,7 +41,7 @@ from wizard.problem import Problem
 from wizard.runner import drive
 from wizard.runner import estimate as estimating
 from wizard.runner.context import step_context
-from wizard.runner.ledger import known_measurement
+from wizard.runner.ledger import asked_probe, known_measurement
 from wizard.runner.snapshot import left_of
 from wizard.session import events as e
 from wizard.session import folder as folders
@@ -365,7 +365,9 @@ class _AtWork:
                 note = said.get(key, Note(""))
                 found = experience.of(self.states[i], self.ctx)
                 self.made = estimating.look_again(self.made, self.spec, self.ctx, self.states[i], store)
-                rest = estimating.estimate_rest(self.made, found, i, note, part * total - passed)
+                probe = asked_probe(self.states[i + 1], key, store)
+                waiting, kind = part * total - passed, estimating.classify(probe, self.ctx, end) if probe else None
+                rest = estimating.estimate_rest(self.made, found, i, note, waiting, kind)
                 yield Rest(part, rest.seconds, (1 - part) * total, rest.least, rest.most)
                 part = next(at, None)
             passed += seconds

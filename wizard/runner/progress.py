@@ -18,8 +18,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """``phase``: starting, offer, running, ask, ended, stopped. -1 means unknown everywhere.
 
     ``done`` decision probes answered in this run; ``expected`` how many there will be in all, ``planned`` how many before it
-    began; ``best`` nodes of the smallest failing part, ``tried`` probes of a search that
-    can be ended with it now (0: none), ``nodes`` of the working model;
+    began, ``planned_most`` how many it was planned to ask at the most; ``best`` nodes of the smallest failing part, ``tried``
+    probes of a search that can be ended with it now (0: none), ``nodes`` of the working model;
     ``elapsed`` seconds of this run; ``eta`` seconds left, where one number is known for them, ``eta_least`` and ``eta_most``
     between how many that lies; ``seconds``, ``builds``, ``runs`` and ``disk`` (bytes, at most) what an
     offered step is expected to take, ``least`` and ``most`` between how many seconds that lies, ``least_probes`` and
@@ -40,6 +40,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     done: int = 0
     expected: int = -1
     planned: int = -1
+    planned_most: int = -1
     best: int = -1
     tried: int = 0
     nodes: int = -1

@@ -16,7 +16,7 @@ from engines.workers.executor import Prober
 from wizard.runner import progress
 from wizard.runner.control import Control
 from wizard.runner.drive import Drive
-from wizard.runner.estimate import Estimate, Experience, Rest, estimate_rest, look_again
+from wizard.runner.estimate import Estimate, Experience, Rest, classify, estimate_rest, look_again
 from wizard.runner.ledger import Ledger
 from wizard.runner.limits import tell_of_waiting
 from wizard.session.decide import Ask, RunStep
@@ -77,17 +77,21 @@ class Artist:
         control, work = self._control, self._work
         here, drive, note, running = work.here, work.drive, work.note, control.phase == "running"
         offered = work.estimate.cost if control.phase == "offer" else Cost()
-        done, expected, planned, rest = 0, offered.probes, -1, Rest()
+        done, expected, planned, planned_most, rest = 0, offered.probes, -1, -1, Rest()
         if drive and running:
             done = len(drive.asked) - bool(drive.current)
             said = left_of(note, done - work.noted_at)
             state = self._ledger.state
             if work.spec:
                 work.estimate = look_again(work.estimate, work.spec, drive.context, state, self._ledger.store)
-            found = work.experience.of(state, drive.context)
-            rest = estimate_rest(work.estimate, found, done - drive.cached, said, drive.waiting)
+            ctx, cost = drive.context, work.estimate.cost
+            found = work.experience.of(state, ctx)
+            asked = drive.asked.get(drive.current)
+            kind = classify(asked, ctx, state) if asked else None
+            rest = estimate_rest(work.estimate, found, done - drive.cached, said, drive.waiting, kind)
             expected = done + rest.probes if rest.probes >= 0 else -1
-            planned = work.estimate.cost.probes + drive.cached if work.estimate.cost.probes > 0 else -1
+            planned = cost.probes + drive.cached if cost.probes > 0 else -1
+            planned_most = cost.most_probes + drive.cached if cost.most_probes > 0 else planned
         log, waited = "", f"  waiting for {missing}" if (missing := self._waited_for()) else ""
         if drive and drive.current and running:
             probe = drive.asked[drive.current]
@@ -105,6 +109,7 @@ class Artist:
             done=done,
             expected=expected,
             planned=planned,
+            planned_most=planned_most,
             best=note.best if running else -1,
             tried=control.tried() if running else 0,
             nodes=self._ledger.state.nodes or -1,

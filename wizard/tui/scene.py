@@ -46,6 +46,7 @@ class Work(msgspec.Struct, frozen=True):
     done: int = 0
     expected: int = -1
     planned: int = -1
+    planned_most: int = -1
     best: int = -1
     tried: int = 0  # probes of a search that can be ended now with its smallest part; 0: none
     nodes: int = -1

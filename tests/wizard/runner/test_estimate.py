@@ -20,13 +20,23 @@ from engines.compare.criterion import Criterion, Signature
 from engines.findings import Findings
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import AnyProbe, Import, Inspect, Measurement, SampleInfo, key
-from engines.search.cost import LINE, OTHERWISE, Cost, Plan, Seen, Work
+from engines.search.cost import BESIDES, LINE, OTHERWISE, Cost, Kind, Plan, Seen, Work
 from engines.steps import registry
 from engines.steps.base import StepSpec
 from engines.store.content import Store
 from wizard.runner import estimate as estimating
 from wizard.runner import snapshot as snapshots
-from wizard.runner.estimate import AS_IT_WENT, FORETOLD, Estimate, estimate, estimate_rest, model_bytes, rest_of
+from wizard.runner.estimate import (
+    AS_IT_WENT,
+    BEYOND,
+    FORETOLD,
+    OVERRUN,
+    Estimate,
+    estimate,
+    estimate_rest,
+    model_bytes,
+    rest_of,
+)
 from wizard.runner.options import Options
 from wizard.runner.snapshot import Artist, left_of
 from wizard.session.events import NoteAdded, SessionClosed, StepStarted
@@ -79,6 +89,60 @@ def test_a_step_beyond_its_plan_counts_nothing_down() -> None:
     assert all(probes >= 1 for probes, _ in told)
 
 
+def test_a_plan_that_is_passed_is_told_anew_by_what_the_step_took_so_far() -> None:
+    """Nine of ten took 0.03 to 1.5 times that still: two ends that never close on an end that nobody knows."""
+    found = tuple(Seen("part", 1, 1, 0.5) for _ in range(400))
+    made, low, high = Estimate(PLAN, Cost(probes=23)), *BEYOND
+    for done in (24, 100, 400):
+        rest = estimate_rest(made, found[:done], done, Note(""), 2.0)
+        spent = done * 0.5 + 2
+        assert rest.seconds == -1
+        assert (rest.least, rest.most) == pytest.approx((max(0.1, low * spent), high * spent), abs=0.1)
+    told = estimate_rest(made, found[:100], 100, Note("", 90, more=True), 0.0)
+    assert told.seconds == -1
+    assert told.least > 90 * 0.5 * FORETOLD[0] * OTHERWISE[0], "what its phase has left is the least"
+
+
+ASKED = Plan(
+    (
+        Work("whole", 2, rows=1),
+        Work("emulated", 60, rows=1, least=0, most=700),
+        Work("whole", 35, rows=1, least=8, most=140),
+    )
+)
+
+
+@given(
+    st.integers(0, 30),
+    st.integers(0, 900),
+    st.sampled_from(("whole", "emulated")),
+    st.sampled_from((-1, 1, 5, 90)),
+    st.booleans(),
+)
+def test_what_an_emulation_is_asked_uses_up_no_builds(
+    builds: int, questions: int, at_work: Kind, said: int, more: bool
+) -> None:
+    """Hundreds of quick questions come among a few builds: those are left that were planned, less those that came."""
+    build, question = Seen("whole", 1, 1, 1.0), Seen("emulated", 1, 1, 0.01)
+    found = (build, question, *(build,) * builds, *(question,) * questions)
+    rest = estimate_rest(Estimate(ASKED), found, builds + questions, Note("", said, more=more), 0.0, at_work)
+    if at_work == "emulated" or said < 0:
+        assert rest.most >= 0.6 * (37 - builds), "what it says of the emulation is no number of builds"
+        assert rest.probes <= 37 - builds + max(60, said, 1) + questions // OVERRUN + 1
+    elif not more:
+        assert rest.probes == said, "and the engine's own word is not its"
+
+
+def test_the_probe_at_work_is_the_one_of_its_kind() -> None:
+    """A build may take 7 s longer; of a question to the emulation that takes as long nobody knows the end."""
+    found = (Seen("whole", 1, 1, 10.0), Seen("emulated", 1, 1, 0.01))
+    of_build, of_question = (
+        estimate_rest(Estimate(ASKED), found, 0, Note(""), 7.0, kind) for kind in ("whole", "emulated")
+    )
+    assert of_build.most > 0
+    assert of_question.most == -1
+
+
 def test_a_search_that_tells_its_end_counts_down_though_it_is_beyond_its_plan() -> None:
     """What its phase tells is no plan that was used up; what is only the least that may come is."""
     made = Estimate(PLAN, Cost(probes=23))
@@ -110,6 +174,16 @@ def test_a_search_is_longer_than_planned_by_more_of_what_it_asks() -> None:
     few = estimate_rest(Estimate(plan), found[:-7], 3, Note("", 8), 0.0)
     assert few.seconds == -1, "one of its own tells no number"
     assert 0 < few.least < 4.0 < few.most, "but between which ends it lies"
+
+
+@pytest.mark.parametrize("said", [30, 60])
+def test_a_search_whose_phase_tells_more_than_was_left_has_no_second_one_to_come(said: int) -> None:
+    """It may still take as many as were planned at the most, less those that it took, and not as many once more."""
+    plan = Plan((Work("whole", 35, rows=1, least=8, most=140),))
+    found = (Seen("whole", 1, 1, 1.0),) * 20
+    rest = estimate_rest(Estimate(plan), found, 20, Note("", said, more=True), 0.0)
+    assert rest.probes == said
+    assert rest.most <= (140 - 20) * (AS_IT_WENT[1] + BESIDES)
 
 
 @pytest.mark.parametrize(("own", "span"), [(8, AS_IT_WENT), (2, AS_IT_WENT), (1, OTHERWISE)])

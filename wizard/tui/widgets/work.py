@@ -36,7 +36,7 @@ class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
         rows = wrap(work.text or "starting", width)
         if work.paused and not any(slot.state == "busy" for slot in work.workers):
             rows.append(row([(f"{count(done, 'probe')} done, waiting", "$quiet")]))
-        elif over := say_over_plan(done, work.planned, work.best, work.nodes, *work.left):
+        elif over := say_over_plan(done, work.planned, work.planned_most, work.best, work.nodes, *work.left):
             rows += wrap(over, width)
         elif work.expected > 0:
             total = max(work.expected, done)
