@@ -36,6 +36,8 @@ SAME = 0.2
 # Of what a small reading takes, what cleaning up does (1 to 10 on models of 40 to 600 nodes); and of the first look at a model,
 # which starts workers and libraries too, what the first at the cleaned one does (0.45 to 1.3, but for models that are opened).
 CLEANED, AGAIN = 5.0, 0.95
+# Where kernels are timed, those of the cleaned model are others: 0.8 to 5 times what a later build was taken for, on nine models.
+ANEW = (0.5, 5.0)
 FOLDED = 256 << 20  # bytes of constants that sanitizing makes at most (engines.graph.sanitize)
 
 
@@ -252,6 +254,8 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     cleaned = works.between(works.fresh(works.on_all(ctx, looks, real=looks > 1)), 0, 1)
     if not cleaned.timed:
         cleaned = msgspec.structs.replace(cleaned, times=AGAIN)
+    elif cleaned.span is None:
+        cleaned = msgspec.structs.replace(cleaned, span=ANEW)
     disk = size.captured + min(2 * size.weights, FOLDED)
     opening = works.opening(ctx)
     # What was taken apart is as large as the bodies of a loop times its turns, and cleaning that up took 22 s of a text model.

@@ -48,6 +48,7 @@ from engines.steps.confirm import REST, STANDS
 from engines.steps.precision import BUILT, BUILT_FEW, BUILT_MANY, DRAFTED, IN_FP32, ORDERS, TIMED_SPAN, TIMED_TIMES
 from engines.steps.registry import STEPS
 from engines.steps.repeat import KEPT_SPAN
+from engines.steps.sanitize import ANEW
 from engines.views import EngineView, view_engine
 
 ENGINE, REFERENCE = "emulate:precision=fp16", "onnxruntime"
@@ -645,6 +646,19 @@ def test_what_an_engine_has_refused_is_refused_again_or_built() -> None:
     cost = price_plan(asked, seen)
     assert cost.open
     assert cost.least < 2 < 70 < cost.most
+
+
+def test_what_a_cleaned_model_takes_to_build_is_told_between_ends_where_kernels_are_timed() -> None:
+    found = msgspec.structs.replace(LOCKED, looks=1)
+    spans = {
+        gpus: next(
+            w
+            for w in STEPS["sanitize"].plan(context(found, engine_info=EngineView(gpus=gpus)), Size(9)).works
+            if w.open
+        ).span
+        for gpus in (0, 1)
+    }
+    assert spans == {0: None, 1: ANEW}
 
 
 def test_a_search_is_told_as_a_range() -> None:
