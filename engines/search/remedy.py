@@ -60,7 +60,8 @@ def try_remedy(ask: Inquiry) -> Sub[Remedy]:
         keep = _grow_rings(ask.index, {n for p in places for n in p.keep}, rings)
         if keep == found.keep or len(keep) == len(ask.index.nodes):
             break
-        yield Note(f"{len(places)} nodes go beyond {ask.ctx.storage} in the reference: with {len(keep)} in FP32")
+        said = f"{len(places)} nodes go beyond {ask.ctx.storage} in the reference: with {len(keep)} in FP32"
+        yield Note(said, kept=len(keep))
         tried: Remedy | None = yield from try_keeping(ask, keep)
         if tried is None:
             continue

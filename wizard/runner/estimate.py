@@ -28,6 +28,7 @@ from engines.search.cost import (
     classify_probe,
     collect_seen,
     is_wide,
+    price_kept,
     price_plan,
     span_work,
 )
@@ -183,6 +184,8 @@ def estimate_rest(
     rest = Plan(tuple(_as_it_went(work, here, found, done, told) for work in rest.works))
     if note.runs:
         rest = Plan((Work("whole", rest.probes, runs=-(-note.runs // rest.probes), reused=True),))
+    if note.kept and any(w.timed for w in rest.works):
+        rest = Plan((price_kept(note.kept, found),))
     if beside or (there.works and not told):
         questions = _count_rest(there, asked, note.expected if beside else -1, least=int(beside), more=True)
         rest = Plan((*questions.works, *rest.works))

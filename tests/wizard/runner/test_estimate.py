@@ -133,6 +133,24 @@ def test_what_an_emulation_is_asked_uses_up_no_builds(
         assert rest.probes == said, "and the engine's own word is not its"
 
 
+@pytest.mark.parametrize(
+    ("first", "nodes", "came"),
+    [(95, 20, 7.8), (108, 20, 8.2), (493, 2, 6.1), (107, 2, 1.6), (14, 2, 1.4), (9.8, 4, 2.6)],
+)
+def test_a_build_with_nodes_kept_is_told_as_one_number_once_it_is_known_how_many(
+    first: float, nodes: int, came: float
+) -> None:
+    """As it was on TensorRT; what that step asks before takes hundredths of a second."""
+    kept = Plan((Work("control", 2, rows=1), Work("whole", 1, rows=8, timed=True, more=2.5, span=(0.25, 2.2))))
+    found = (Seen("control", 1, 1, 0.1), Seen("whole", 8, 1, first, build_seconds=first, first=True))
+    for note, one in ((Note(""), False), (Note("", kept=nodes), True)):
+        told = estimate_rest(Estimate(kept), (*found, *found[:1] * 2), 2, note, 0.0)
+        assert (told.seconds >= 0) == one
+    assert came / 2 <= told.seconds <= 2 * came
+    quick = msgspec.structs.replace(kept.works[1], timed=False)
+    assert estimate_rest(Estimate(Plan((quick,))), found, 0, Note("", kept=nodes), 0.0).seconds == -1
+
+
 def test_the_probe_at_work_is_the_one_of_its_kind() -> None:
     """A build may take 7 s longer; of a question to the emulation that takes as long nobody knows the end."""
     found = (Seen("whole", 1, 1, 10.0), Seen("emulated", 1, 1, 0.01))
