@@ -480,8 +480,10 @@ def _seconds_of_one(work: Work, like: Sequence[Seen]) -> float | None:
     like = [s for s in like if s.cold == work.fresh or (s.rows not in alike and not (work.fresh and alike))]
     like = [s for s in like if s.afresh == work.afresh] or like
     at: dict[int, list[Seen]] = {}
+    # A build that times kernels takes as long for any rows, and that of everything kept may be ten times as dear as the others.
+    together = max(s.rows for s in like) if work.timed and not work.rows else 0
     for s in like:
-        at.setdefault(s.rows, []).append(s)
+        at.setdefault(together or s.rows, []).append(s)
     rows = work.rows or max(at)
     took = {
         n: _settle_seconds([_seconds_of_one_run(s, work.fresh) for s in found], work.kind) for n, found in at.items()

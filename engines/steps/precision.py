@@ -32,9 +32,10 @@ USUAL, FEW, MANY, ANEW = 70, 10, 300, 0.4
 SETTLED_IN, HALVED = 0.8, 0.5
 # Questions to an emulation, in a few orders of at most ``TOLD`` each and what is left out then: 12 to 420 came.
 DRAFTED, ORDERS = 100, 7
-# Where kernels are timed and the emulation tells what is worth a build: 8 to 110 builds came. They took 0.3 to 2 times what the
-# engine's later builds had before, on six models of 8 to 425 nodes.
-BUILT, BUILT_FEW, BUILT_MANY = 35, 8, 140
+# Where kernels are timed and the emulation tells what is worth a build: 7 to 110 builds came, on 8 nodes 13 to 24. They took 0.3
+# to 2 times what the engine's later builds had before, on six models of 8 to 425 nodes.
+BUILT, BUILT_FEW, BUILT_MANY = 35, 6, 140
+BUILT_A_NODE = 3
 TIMED_TIMES, TIMED_SPAN = 0.6, (0.3, 2.8)
 # Everything kept, where that was not built yet: of the first build, 0.02 to 0.25 on eight models.
 IN_FP32, IN_FP32_SPAN = 0.12, (0.2, 2.0)
@@ -130,9 +131,10 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
     drafted: tuple[Work, ...] = ()
     if find_emulation(ctx, findings):
         drafted = (works.between(Work("emulated", DRAFTED, fed), 0, ORDERS * TOLD),)
-        search, few, many = msgspec.structs.replace(search, probes=BUILT), BUILT_FEW, BUILT_MANY
+        built = min(BUILT, BUILT_A_NODE * size.nodes) if size.nodes else BUILT
+        search, few, many = msgspec.structs.replace(search, probes=built), BUILT_FEW, BUILT_MANY
     if ctx.engine_info.gpus:
-        search = msgspec.structs.replace(search, rows=0, times=TIMED_TIMES, span=TIMED_SPAN)
+        search = msgspec.structs.replace(search, rows=0, times=TIMED_TIMES, span=TIMED_SPAN, timed=True)
     # A small budget is spent twice, where sets are tried on several samples.
     search = works.between(search, few, min(2 * budget, many))
     ends = works.on_all(ctx, probes=2, real=True)
