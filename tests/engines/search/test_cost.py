@@ -23,6 +23,7 @@ from engines.search.cost import (
     CUTTING,
     FELT,
     JOINED,
+    LONGER,
     LOOKED,
     MEASURED,
     OTHERWISE,
@@ -676,7 +677,7 @@ def test_a_search_is_told_as_a_range() -> None:
     low, high = SELDOM
     # As many too few as dear too low: both at once is seldom.
     under = 4 * math.exp(-math.hypot(math.log(40 / 4), math.log(1 / low)))
-    over = 4 * math.exp(math.hypot(math.log(400 / 40), math.log(JOINED + BESIDES / 0.1)))
+    over = 4 * math.exp(LONGER * math.hypot(math.log(400 / 40), math.log(JOINED + BESIDES / 0.1)))
     assert 4 * 0.1 * low < under < 4 < over < 400 * (0.1 * JOINED + BESIDES)
     assert cost.least == pytest.approx(6 - math.hypot(2 - 2 * low, 4 - under), abs=0.01)
     assert cost.most == pytest.approx(6 + math.hypot(2 * high + BESIDES - 2, over - 4), abs=0.01)
