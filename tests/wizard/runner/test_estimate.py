@@ -349,7 +349,7 @@ def test_a_step_that_has_looked_at_the_sizes_of_tensors_is_priced_by_them(monkey
     seen = estimating.look_again(made, spec, ctx, State(nodes=1), Store(Path()))
     after = estimate_rest(seen, found, 1, Note(""), 0.0)
     assert (seen.blind, seen.cost) == (False, made.cost), "what was said before it ran stays"
-    assert after.seconds > 3.0 > before.seconds, "200 MB take three seconds to score"
+    assert after.least > 3.0 > before.least, "200 MB take three seconds to score"
     assert after.most / after.least < before.most / before.least
 
 
@@ -362,6 +362,17 @@ def test_a_probe_that_may_come_is_told_once_its_phase_tells_that_it_does() -> No
     )
     assert (before.seconds, after.seconds) == (-1.0, pytest.approx(9.0, rel=0.1))
     assert before.least < 1.0 < after.least
+
+
+@pytest.mark.parametrize(("least", "most", "one"), [(0.7, 1.5, True), (0.5, 1.8, False)])
+def test_while_more_may_be_found_a_number_is_told_only_where_its_ends_are_three_times_apart(
+    least: float, most: float, one: bool
+) -> None:
+    found = (Seen("effect", 1, 1, 1.0),) * 4
+    for work, told in ((Work("effect", 9, rows=1), True), (Work("effect", 9, rows=1, least=9, most=9), one)):
+        plan = Plan((msgspec.structs.replace(work, span=(least, most)),))
+        rest = estimate_rest(Estimate(plan), found, 0, Note(""), 0.0)
+        assert (rest.seconds >= 0) == told
 
 
 def test_where_another_phase_may_follow_no_number_is_told() -> None:
