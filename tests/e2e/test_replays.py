@@ -12,6 +12,7 @@ from wizard import trust
 from wizard.runner import replay as replays
 from wizard.runner.progress import NAME as PROGRESS
 from wizard.session import folder as folders
+from wizard.session.lock import NAME as LOCK
 
 from .conftest import Walk, Walked, command, environment
 from .test_every_end import ENDS, End
@@ -32,11 +33,12 @@ QUICK = ("not-reproduced", "worked-around")
 
 
 def bytes_of(folder: Path) -> dict[str, str]:
-    """Every file of a session by its digest, but for what its own process may still draw of its end."""
+    """Every file of a session by its digest, but for what its own process may still draw of its end, and the note of who holds
+    it, which that one empties as it leaves: on a busy machine after the command has ended."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != PROGRESS
+        if path.is_file() and path.name not in (PROGRESS, LOCK)
     }
 
 
