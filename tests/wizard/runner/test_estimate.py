@@ -248,6 +248,16 @@ def test_what_is_offered_and_what_is_left_stand_in_the_snapshot(
     work.note = Note("")
     assert artist.snapshot().eta == estimate_rest(seen, found, 8, Note(""), 0.0).seconds > 100
     assert work.estimate is seen
+    work.estimate = Estimate(plan, Cost(probes=40, most_probes=90))
+    monkeypatch.setattr(snapshots, "look_again", lambda *known: work.estimate)
+    monkeypatch.setattr(snapshots, "classify", lambda *known: "emulated")
+    kinds = []
+    monkeypatch.setattr(snapshots, "estimate_rest", lambda *known: kinds.append(known[-1]) or estimate_rest(*known))
+    drive.asked, drive.current = {**dict.fromkeys("abcdefgh"), "i": Inspect(engine="emulate")}, "i"
+    drive.log = lambda name, probe: ""
+    snapshot = artist.snapshot()
+    assert (snapshot.planned, snapshot.planned_most) == (40, 90)
+    assert kinds == ["emulated"], "what is at work"
 
 
 def test_what_may_come_beside_the_plan_is_not_told_until_its_phase_tells_its_end() -> None:
