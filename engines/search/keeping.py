@@ -72,7 +72,7 @@ def _search(
         tries = list_prefixes(rows)
     everywhere = list_feeds(ask.findings)
     search = Fewest(ask, params, everything)
-    plain: Measurement = yield from search.measure((), everywhere)
+    plain: Measurement = yield from search.measure_plain(everywhere)
     if judge_whole(plain, ask.criterion).passed:
         return search.result("none-needed", (), plain)
     search.long = search.steady and plain.run_seconds > LONG
