@@ -23,6 +23,7 @@ WHOLE32, ROUNDING32 = 2**24, 2.0**-23
 # So many equal terms added up one by one no longer move their own sum: 2 to the number of significant bits.
 STALLS = {"float16": 2**11, "bfloat16": 2**8}
 DIVIDERS = frozenset({"Div", "Reciprocal", "Sqrt", "Log", "Pow", "LayerNormalization", "LpNormalization"})
+ROOTS = frozenset({"Sqrt", "Pow"})  # what they give is larger than what they read, where that is small
 MASKERS = frozenset({"Add", "Sub", "Mul", "Where", "ConstantOfShape", "Expand"})
 DIFFERENCES = frozenset({"Sub", "Add", "Sum", "ReduceSum"})
 # What sums many terms inside one node, in whatever precision the engine likes.
@@ -274,7 +275,8 @@ def _explain_by_vanishing(made: Sequence[Inner], scores: Mapping[str, Score], ca
         # The type has it: it is flushed, or made of what was rounded to 0, as the root of 1e-10 is.
         kept = s.vanished_max >= least
         read = max((scores[name].vanished_max for name in i.reads if name in scores), default=0.0) if kept else 0.0
-        if lost and 0 < read < least:
+        all_there_is = s.actual_absmax == 0 or (case.effect is not None and case.effect >= HUGE)
+        if lost and all_there_is and i.op in ROOTS and 0 < read < least:
             return Cause(
                 "epsilon-underflow",
                 f"{i.node} ({i.op}) gives 0 for values up to {s.vanished_max:.2g} ({s.vanished} of them): it reads values up to "
@@ -286,7 +288,7 @@ def _explain_by_vanishing(made: Sequence[Inner], scores: Mapping[str, Score], ca
                 f"{i.node} ({i.op}) gives 0 for values up to {s.vanished_max:.2g} ({s.vanished} of them), which {storage} still "
                 f"holds, as subnormals: the engine makes 0 of what is below {normal:.1g}.",
             )
-        if lost and (s.actual_absmax == 0 or (case.effect is not None and case.effect >= HUGE)):
+        if lost and all_there_is:
             return Cause(
                 "epsilon-underflow",
                 f"{i.node} ({i.op}) gives 0 for values up to {s.vanished_max:.2g} ({s.vanished} of them), "
