@@ -8,7 +8,7 @@ against the errors that its engines had (a set of nodes kept, a sample): ``sort_
 where TensorRT keeps some nodes in FP32 by itself, mostly larger in the emulation: it needed 97 nodes where TensorRT needs 7.
 
 So it says in which order nodes are worth to be kept, and the engine how many of them. And where its word holds it says what a set
-cannot do without, which is most of what a search asks: ``Draft.foretell_failure``.
+cannot do without, which is most of what a search asks: ``Draft.foretell``.
 """
 
 import msgspec
@@ -66,6 +66,7 @@ class Draft:
         self._at_once = build_seconds * SMALL_SHARE
         self._ordered = is_ordered(search.ask.ctx)
         self._right = self._wrong = self._taken = self._put = 0
+        self._foretold: dict[NodeSet, float] = {}  # sets taken to fail -> the loosest tolerance that they were held to
 
     def open(self, search: Fewest) -> Sub[Fewest | None]:
         """The search on the emulation, knowing what that on the engine has seen; None where the engine is about as quickly asked,
@@ -79,11 +80,28 @@ class Draft:
         dear = plain.build_seconds + plain.run_seconds > self._cheap
         return None if dear or not judge_whole(plain, search.ask.criterion).failed else there
 
-    def foretell_failure(
+    def foretell(
+        self, search: Fewest, keep: NodeSet, rule: Criterion, samples: tuple[str, ...]
+    ) -> Sub[tuple[tuple[str, ...], bool]]:
+        """What of the samples that decide fails clearly with this set in the emulation, as fed, and whether that is taken for the
+        engine's answer. Nothing where none does, where the engine was seen to fail, or where that word has not held."""
+        if self.holds and self._foretold.get(keep, -1.0) >= rule.tolerance:
+            return (), True
+        if search.is_short(keep, rule):
+            return (), False
+        hard: tuple[str, ...] = yield from self._list_hard(search, keep, rule, samples)
+        taken = bool(hard) and self.takes_it()
+        if taken:
+            self._foretold[keep] = max(rule.tolerance, self._foretold.get(keep, 0.0))
+        return hard, taken
+
+    def list_foretold(self, keep: NodeSet) -> frozenset[int]:
+        """The nodes without which the set was taken to fail, while that stands."""
+        return frozenset(n for n in keep if self.holds and tuple(k for k in keep if k != n) in self._foretold)
+
+    def _list_hard(
         self, search: Fewest, keep: NodeSet, rule: Criterion, samples: tuple[str, ...]
     ) -> Sub[tuple[str, ...]]:
-        """What of the samples that decide fails clearly with this set in the emulation, as fed; empty where none does, or where
-        its word has not held here."""
         if self._put >= FORETOLD or not self.holds:
             return ()
         there: Fewest | None = yield from self.open(search)

@@ -88,14 +88,12 @@ Enough: TypeAlias = Callable[[NodeSet], Sub[bool]]
 class Beside(Protocol):
     """An emulation of the precision beside the engine (``engines.search.draft``)."""
 
-    @property
-    def holds(self) -> bool: ...
     def open(self, search: "Fewest") -> Sub["Fewest | None"]: ...
-    def foretell_failure(
+    def foretell(
         self, search: "Fewest", keep: NodeSet, rule: Criterion, samples: tuple[str, ...]
-    ) -> Sub[tuple[str, ...]]: ...
-    def takes_it(self) -> bool: ...
+    ) -> Sub[tuple[tuple[str, ...], bool]]: ...
     def bear_out(self, *, failed: bool) -> None: ...
+    def list_foretold(self, keep: NodeSet) -> frozenset[int]: ...
 
 
 # Rings: the norm or attention around a culprit is within six nodes of it; beyond, what each node brings tells better. The budget
@@ -124,8 +122,7 @@ class Fewest(KeptSets):
     ``steady``: no kernels are timed, so that the next build is the one that was measured; ``long``: and all rows take long;
     ``together``: kernels are timed, and a run of all that is seen is nothing beside a build, so that each set that is right on
     what is searched on is held to ``overall`` there;
-    ``draft``: the same search on an emulation, and ``foretold`` the sets whose failure was taken from it, each with
-    the loosest tolerance that they were held to."""
+    ``draft``: the same search on an emulation."""
 
     def __init__(self, ask: Inquiry, params: PrecisionParams, everything: NodeSet) -> None:
         super().__init__(ask)
@@ -134,7 +131,6 @@ class Fewest(KeptSets):
         self.everywhere = list_feeds(ask.findings)
         self.steady = not ask.ctx.engine_info.gpus
         self.draft: Beside | None = None
-        self.foretold: dict[NodeSet, float] = {}
         self._refused = 0  # questions in turn to which there was no answer
         self.long = False
         self.together = False
@@ -436,13 +432,8 @@ class Fewest(KeptSets):
         if self.spent >= self.limit:
             return Verdict("pass")
         keep = tuple(sorted(items))
-        if self.draft and self.draft.holds and self.foretold.get(keep, -1.0) >= criterion.tolerance:
-            return Verdict("pass")
-        hard: tuple[str, ...] = ()
-        if self.draft and not self.is_short(keep, criterion):
-            hard = yield from self.draft.foretell_failure(self, keep, criterion, samples)
-        if self.draft and hard and self.draft.takes_it():
-            self.foretold[keep] = max(criterion.tolerance, self.foretold.get(keep, 0.0))
+        hard, taken = (yield from self.draft.foretell(self, keep, criterion, samples)) if self.draft else ((), False)
+        if taken:
             return Verdict("pass")
         verdict: Verdict = yield from self._does(keep, criterion, tuple(dict.fromkeys((*samples, *hard))))
         if self.draft and hard and (verdict.passed or verdict.failed):
@@ -590,9 +581,7 @@ class Fewest(KeptSets):
         return max((self.list_needed(keep, rule) for rule in (self.ask.criterion, self.aim, *strict)), key=len)
 
     def _list_foretold(self, keep: NodeSet) -> frozenset[int]:
-        if self.draft is None or not self.draft.holds:
-            return frozenset()
-        return frozenset(n for n in keep if tuple(k for k in keep if k != n) in self.foretold)
+        return self.draft.list_foretold(keep) if self.draft else frozenset()
 
     def result(
         self, outcome: str, keep: NodeSet, m: Measurement, *, minimal: bool = False, unseen: Unseen | None = None,
@@ -608,7 +597,7 @@ class Fewest(KeptSets):
         knee = Knee(*bend, ok=self.count_right(bend[0])) if bend else None
         return Kept(
             outcome, keep, error, minimal, self.spent, good, len(seen), dict(m.artifacts), reason, became, unseen,
-            tuple(p for _, p in curve), knee,
+            tuple(p for _, p in curve), knee, foretold=self.count_foretold(keep) if minimal else 0,
         )  # fmt: skip
 
     def count_right(self, keep: NodeSet) -> int:

@@ -110,14 +110,13 @@ def _search(
         search.seen = frozenset(by_sample(plain)) - held
         final = yield from search.measure(best.keep, everywhere)
     minimal = search.needs_each(best.keep)
-    foretold = search.count_foretold(best.keep) if minimal else 0
     unseen: Unseen = yield from count_plain(ask, best.tried, best.unseen)
     if put_off:
         known = search.result("found", best.keep, final, minimal=minimal, unseen=unseen)
-        return msgspec.structs.replace(known, foretold=foretold, put_off=True)
+        return msgspec.structs.replace(known, put_off=True)
     curve = yield from draw_curve(search, best.keep, everything, search.list_telling(), search.aim)
     kept = search.result("found", best.keep, final, minimal=minimal, unseen=unseen, curve=curve)
     missed = kept.samples_n - kept.samples_ok + unseen.n - unseen.ok - best.tried.lost
     sides = Sides(best.seen, best.tried.near, best.tried.loose)
     written: WrittenOut = yield from write_out(ask, best.keep, sides, missed)
-    return msgspec.structs.replace(kept, foretold=foretold, written=written, files=written.files or kept.files)
+    return msgspec.structs.replace(kept, written=written, files=written.files or kept.files)

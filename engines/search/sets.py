@@ -109,8 +109,7 @@ class KeptSets:
 
     def is_short(self, keep: NodeSet, criterion: Criterion) -> bool:
         """Whether the set was seen not to do, on any sample."""
-        known = self._answers.get(keep, {})
-        return any(judge_whole(self.judged(m), criterion).failed for m in known.values())
+        return bool(self.list_short(keep, criterion, self._answers.get(keep, ())))
 
     def list_short(self, keep: NodeSet, criterion: Criterion, fed: Iterable[str]) -> tuple[str, ...]:
         """Of what is fed, that on which the set was seen not to do."""
@@ -124,13 +123,8 @@ class KeptSets:
 
     def list_needed(self, keep: NodeSet, criterion: Criterion) -> frozenset[int]:
         """The nodes of the set without which a sample was seen to fail that passes with it, by this criterion."""
-
-        def fails(without: NodeSet, sample: str) -> bool:
-            known = self._answers.get(without, {}).get(sample)
-            return known is not None and judge_whole(self.judged(known), criterion).failed
-
         good = [s for s, m in self._answers.get(keep, {}).items() if judge_whole(self.judged(m), criterion).passed]
-        return frozenset(n for n in keep if any(fails(tuple(k for k in keep if k != n), s) for s in good))
+        return frozenset(n for n in keep if self.list_short(tuple(k for k in keep if k != n), criterion, good))
 
     def list_failing(self, m: Measurement, criterion: Criterion) -> list[str]:
         """The samples that decide and are over tolerance, the worst first."""

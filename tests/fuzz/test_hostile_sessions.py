@@ -141,20 +141,26 @@ def test_no_list_of_nodes_takes_all_memory(tmp_path: Path, command: list[str]) -
     assert (ended.code, "There is no report of" in ended.err) == (4, True)
 
 
-@pytest.mark.parametrize("wanted", ["case.node_ids", "workaround.engine"])
-def test_a_report_of_what_cannot_be_is_one_sentence(tmp_path: Path, wanted: str) -> None:
-    """It ended in an error of the program's own: a part that is no list of nodes, an engine that has no name."""
+def open_replaced(folder: Path, wanted: str, text: str) -> Path:
+    """The golden session, signed anew, with this text in each place of its journal whose name ends as ``wanted`` says."""
     with zipfile.ZipFile(GOLDEN) as archive:
-        archive.extractall(tmp_path)
-    session = tmp_path / "session"
+        archive.extractall(folder)
+    session = folder / "session"
     events = [json.loads(line) for line in (session / journal.NAME).read_bytes().splitlines()]
     for event in events:
         del event["crc"]
     found = {place for event in events for place in places(event, event["kind"]) if place.endswith(wanted)}
     assert found
     for place in found:
-        events = [replaced(event, place, "../../../secret", event["kind"]) for event in events]
+        events = [replaced(event, place, text, event["kind"]) for event in events]
     (session / journal.NAME).write_bytes(b"".join(map(mutate._signed, events)))
+    return session
+
+
+@pytest.mark.parametrize("wanted", ["case.node_ids", "workaround.engine"])
+def test_a_report_of_what_cannot_be_is_one_sentence(tmp_path: Path, wanted: str) -> None:
+    """It ended in an error of the program's own: a part that is no list of nodes, an engine that has no name."""
+    session = open_replaced(tmp_path, wanted, "../../../secret")
     with pytest.raises(SessionProblem, match=r"There is no report of .*somebody has changed its journal"):
         read(session).report()
 
@@ -173,17 +179,7 @@ WORDS = "\x1b[31mRED\x9b2J\u202eEVIL<script>alert(1)</script>\r\n# A heading of 
 def test_no_word_of_somebody_acts_or_begins_a_line_of_ours(tmp_path: Path, wanted: str) -> None:
     """Fields that are words of ours wherever we wrote them, which no form made literal: in a terminal, in what is handed to the
     maintainers of an engine, in JSON that somebody prints."""
-    with zipfile.ZipFile(GOLDEN) as archive:
-        archive.extractall(tmp_path)
-    session, out = tmp_path / "session", tmp_path / "out"
-    events = [json.loads(line) for line in (session / journal.NAME).read_bytes().splitlines()]
-    for event in events:
-        del event["crc"]
-    found = {place for event in events for place in places(event, event["kind"]) if place.endswith(wanted)}
-    assert found
-    for place in found:
-        events = [replaced(event, place, WORDS, event["kind"]) for event in events]
-    (session / journal.NAME).write_bytes(b"".join(map(mutate._signed, events)))
+    session, out = open_replaced(tmp_path, wanted, WORDS), tmp_path / "out"
     try:
         reading = read(session)
         report = reading.report()
