@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from engines.backends.base import EngineFault
 from engines.backends.tensorrt import cuda
@@ -62,6 +62,33 @@ def constrain_precisions(found: Library, config: Any, how: str) -> None:
         config.set_flag(flags.OBEY_PRECISION_CONSTRAINTS if how == "obey" else flags.PREFER_PRECISION_CONSTRAINTS)
 
 
+class Phase(NamedTuple):
+    """One that a build is in: its name, that of the phase that it is a part of, its steps, and how many of them are done."""
+
+    name: str
+    parent: str
+    steps: int
+    done: int = 0
+
+
+# Steps of a phase from which it tells how far a build is. The outer phases have a handful of steps, of which one takes nearly all
+# of the time ("Computing profile costs, 1 of 5"); "Timing graph nodes" has one for each layer, and is 99 % of a build
+# (docs/logs/fresh-builds.jsonl); those inside of it start anew for each layer.
+COUNTED = 10
+
+
+def describe_phases(phases: Mapping[str, Phase], at: str) -> str:
+    """How far a build is that has just done a step of the phase ``at``: by the outermost phase with many steps, with the one at
+    work beside it, as ``Timing graph nodes, 30 of 48 (Measuring tactic time, 1 of 4)``."""
+    inner, outer, above, met = phases[at], phases[at], phases[at].parent, {at}
+    while above in phases and above not in met:
+        met.add(above)
+        outer = phases[above] if phases[above].steps >= COUNTED else outer
+        above = phases[above].parent
+    said = f"{inner.name}, {inner.done} of {inner.steps}"
+    return said if outer is inner else f"{outer.name}, {outer.done} of {outer.steps} ({said})"
+
+
 def watch_build(found: Library, config: Any, say: Callable[[str], None]) -> Any:
     """Report the phases of a build through ``say``; the monitor, which must live as long as the build."""
     if not found.monitor:
@@ -72,18 +99,20 @@ def watch_build(found: Library, config: Any, say: Callable[[str], None]) -> Any:
     class Monitor(base):  # type: ignore[misc, valid-type]
         def __init__(self) -> None:
             base.__init__(self)
-            self.steps: dict[str, int] = {}
+            self.open: dict[str, Phase] = {}
 
-        def phase_start(self, phase: str, _parent: str | None, steps: int) -> None:
-            self.steps[phase] = steps
+        def phase_start(self, phase: str, parent: str | None, steps: int) -> None:
+            self.open[phase] = Phase(phase, parent or "", steps)
 
         def step_complete(self, phase: str, step: int) -> bool:
-            if steps := self.steps.get(phase):
-                say(f"building: {phase}, {step + 1} of {steps}")
+            if begun := self.open.get(phase):
+                self.open[phase] = begun._replace(done=step + 1)
+                if begun.steps:
+                    say(f"building: {describe_phases(self.open, phase)}")
             return True
 
         def phase_finish(self, phase: str) -> None:
-            self.steps.pop(phase, None)
+            self.open.pop(phase, None)
 
     monitor = Monitor()
     config.progress_monitor = monitor

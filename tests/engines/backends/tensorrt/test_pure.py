@@ -284,3 +284,29 @@ def test_nodes_that_were_built_in_fp32_though_less_was_allowed() -> None:
         ]
     }
     assert layers.list_wide(layers.layers_of(json.dumps(text))) == ["pow"]
+
+
+def test_a_build_tells_how_many_layers_are_timed_beside_what_it_is_at() -> None:
+    """The phases of TensorRT 10.6 (docs/logs/fresh-builds.jsonl): the innermost begins anew for each layer."""
+    said: list[str] = []
+    found = SimpleNamespace(
+        monitor=True, trt=SimpleNamespace(IProgressMonitor=type("Base", (), {"__init__": lambda _: None}))
+    )
+    monitor = configure.watch_build(found, SimpleNamespace(), said.append)  # type: ignore[arg-type]
+    monitor.phase_start("Computing profile costs", "Building engine", 5)
+    monitor.phase_start("Timing graph nodes", "Computing profile costs", 48)
+    monitor.step_complete("Timing graph nodes", 29)
+    monitor.phase_start("Measuring tactic time", "Timing graph nodes", 4)
+    monitor.step_complete("Measuring tactic time", 0)
+    monitor.phase_finish("Measuring tactic time")
+    monitor.step_complete("Measuring tactic time", 1)
+    monitor.phase_finish("Timing graph nodes")
+    monitor.step_complete("Computing profile costs", 0)
+    monitor.phase_start("turned on itself", "turned on itself", 20)
+    monitor.step_complete("turned on itself", 1)
+    assert said == [
+        "building: Timing graph nodes, 30 of 48",
+        "building: Timing graph nodes, 30 of 48 (Measuring tactic time, 1 of 4)",
+        "building: Computing profile costs, 1 of 5",
+        "building: turned on itself, 2 of 20",
+    ]
