@@ -143,6 +143,22 @@ def test_everything_is_not_built_where_the_emulation_tells_what_it_cures() -> No
     assert ranges.encode(range(40)) not in built
 
 
+def test_what_the_longest_set_lacks_is_tried_where_it_does_not_do_and_larger_ones_are_refused() -> None:
+    """As basic_pitch on a machine with other kernels: what the emulation takes for light is what the engine is wrong at."""
+
+    class Refusing(Timed, kw_only=True):
+        def _answer(self, probe: Measure, question: str) -> Measurement:
+            refused = probe.engine == "e" and 50 < len(ranges.decode(probe.keep)) < 60
+            return BROKEN[0] if refused else super()._answer(probe, question)
+
+    chain = [() if i == 0 else (i - 1,) for i in range(60)]
+    added = dict.fromkeys((f"real:{i}" for i in range(4)), dict.fromkeys((46, 53, 57), 0.06))
+    there = {s: {n: 0.05 if n < 45 else 0.001 for n in range(60)} for s in added}
+    engine = Refusing(index=graph(chain), added=added, emulated=there, made={}, asked={}, hiding={})
+    done = walk("precision", engine.context(), engine)
+    assert kept(done) == {46, 53, 57}
+
+
 def test_an_engine_that_refuses_one_set_after_the_other_is_not_asked_about_all_of_them() -> None:
     class Choosy(Timed, kw_only=True):
         def _answer(self, probe: Measure, question: str) -> Measurement:
