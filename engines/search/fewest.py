@@ -24,7 +24,6 @@ from engines.search.starts import likely_last, list_growing, list_starts
 from engines.search.trim import Test, leave_out_each, leave_out_groups
 from engines.search.unseen import (
     Tried,
-    does_as_well,
     list_failing,
     restrict,
     try_earlier,
@@ -38,8 +37,6 @@ from engines.spec import unquantized
 # cures the rest.
 JOINING = 3
 ON_THE_WAY = 64  # sets that passed on a part of the samples and are tried on all, before all nodes are told
-# How often a widened set is trimmed: what a trimmed one has lost of other samples joins, and it is trimmed anew from the start.
-TRIMS = 3
 # Probes after the last node was left out: other samples with the set and without it, the curve, the file. As a rule.
 AFTER = 8
 # The margin where kernels are timed and may be of another precision in the next build: what just passes here fails there. Chosen,
@@ -178,7 +175,7 @@ class Fewest(KeptSets):
             return None, False
         # Where only everything cures what joined, the set before it stands, and what it does not cure counts as unseen.
         self.seen = best.seen
-        return (yield from self.polish_best(best, seeds, held, plain)), False
+        return best, False
 
     def find_margin(self) -> float:
         """The margin where none is given."""
@@ -267,7 +264,7 @@ class Fewest(KeptSets):
                 break
             # A sample that this set does not cure joins the search; the worst first, a few at a time.
             failing = self.list_failing(final, self.aim)[:JOINING]
-            more = self._widen(self.working, failing, whole=holding is None and not self.long)
+            more = self.widen(self.working, failing, whole=holding is None and not self.long)
             if more == self.working:
                 if holding is not None or not self.long:
                     break
@@ -289,11 +286,11 @@ class Fewest(KeptSets):
                 there = yield from self.draft.open(self)
             if there is not None and not (yield from there.passes(keep, rule, self.working)).passed:
                 continue
-            if (yield from self._does(keep, rule, self.working)).passed:
+            if (yield from self.does(keep, rule, self.working)).passed:
                 return keep
         return self.everything
 
-    def _does(self, keep: NodeSet, rule: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
+    def does(self, keep: NodeSet, rule: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
         """Whether the set is right on these samples, and, where that is asked with each set, on all that is seen."""
         verdict: Verdict = yield from self.passes(keep, rule, samples)
         if verdict.passed and self.together:
@@ -309,7 +306,7 @@ class Fewest(KeptSets):
         added = likely_last(tuple(n for n in start if n not in set(before)), likely)
 
         def needed(items: NodeSet) -> Sub[Verdict]:
-            return (yield from self._is_needed((*before, *items), rule, self.working))
+            return (yield from self.is_needed((*before, *items), rule, self.working))
 
         # What the reference foretold is mostly needed, each node of it.
         # All once more when nothing joins any more: ``polish``.
@@ -349,7 +346,7 @@ class Fewest(KeptSets):
             most = (FAR_MORE * guess + GROUPS if own else EACH) if adds_up else 0
             added = tuple(reversed(order[:enough]))
         if len(added) > most:
-            added = yield from self._leave_out_as_there(added, before, rule, self.working, needed)
+            added = yield from self.leave_out_as_there(added, before, rule, self.working, needed)
             added = yield from leave_out(added, needed, self.pace)
         self.limit = limit
         self.pace.left = 0
@@ -371,10 +368,10 @@ class Fewest(KeptSets):
         rest = order[lacking:]
         if not lacking or len(rest) >= enough:
             return order[:enough]
-        does = yield from self._does(tuple(sorted({*before, *rest})), rule, self.working)
+        does = yield from self.does(tuple(sorted({*before, *rest})), rule, self.working)
         return rest if does.passed else order[:enough]
 
-    def _leave_out_as_there(
+    def leave_out_as_there(
         self, nodes: NodeSet, stays: NodeSet, rule: Criterion, samples: tuple[str, ...], needed: Test[int]
     ) -> Sub[NodeSet]:
         """The nodes without those that the emulation can do without, one after the other, as far as the engine can: all of these
@@ -389,7 +386,7 @@ class Fewest(KeptSets):
             strict = rule
 
         def needed_there(items: NodeSet) -> Sub[Verdict]:
-            return (yield from there._is_needed((*stays, *items), strict, samples))
+            return (yield from there.is_needed((*stays, *items), strict, samples))
 
         left: NodeSet = yield from leave_out_each(nodes, needed_there, once=True)
         gone = tuple(n for n in nodes if n not in set(left))
@@ -452,7 +449,7 @@ class Fewest(KeptSets):
                 return MOST
         return most
 
-    def _is_needed(self, items: Iterable[int], criterion: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
+    def is_needed(self, items: Iterable[int], criterion: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
         """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing. Where the emulation's word
         holds that a set fails, nothing is built."""
         if self.spent >= self.limit:
@@ -461,7 +458,7 @@ class Fewest(KeptSets):
         hard, taken = (yield from self.draft.foretell(self, keep, criterion, samples)) if self.draft else ((), False)
         if taken:
             return Verdict("pass")
-        verdict: Verdict = yield from self._does(keep, criterion, tuple(dict.fromkeys((*samples, *hard))))
+        verdict: Verdict = yield from self.does(keep, criterion, tuple(dict.fromkeys((*samples, *hard))))
         if self.draft and hard and (verdict.passed or verdict.failed):
             self.draft.bear_out(failed=verdict.failed)
         self._refused = 0 if verdict.passed or verdict.failed or self.steady else self._refused + 1
@@ -469,59 +466,12 @@ class Fewest(KeptSets):
             self.limit, self._refused = min(self.limit, self.spent), 0
         return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
 
-    def polish(self, keep: NodeSet, likely: Sequence[int], less: NodeSet = ()) -> Sub[NodeSet]:
-        """The set without each node that all that is seen can do without: what stood there for the sake of a margin that not
-        every sample can have, too. The set itself where nothing can go. ``less``: a part of it that was too little for some of
-        what is seen now.
-
-        Where too much went for a sample that was not searched on, that one joins, and of what went as little as it needs comes
-        back; what is right on all that is seen then is looked through once more."""
-        everywhere = self.all_seen()
-        criterion, alone = yield from self._hold_to(keep)
-        self.overall = criterion
-        samples = self.list_alone()
-        back = less  # with what was left too little: this stays, and of the rest what is needed
-        for _ in range(2 * self.params.rounds):
-            stays, fed = back, samples
-
-            def needed(
-                items: NodeSet, stays: NodeSet = stays, fed: tuple[str, ...] = fed, rule: Criterion = alone
-            ) -> Sub[Verdict]:
-                return (yield from self._is_needed((*stays, *items), rule, fed))
-
-            open_to = likely_last(tuple(n for n in keep if n not in set(stays)), likely)
-            # What brings the least first; but what was seen to be needed last, as that costs nothing unless something goes.
-            short = {n for n in open_to if self.is_short(tuple(k for k in keep if k != n), alone)}
-            order = sorted(open_to, key=lambda n: (n in short, self.weights.get(n, MOST)))
-            left: NodeSet = tuple(order)
-            left = yield from self._leave_out_as_there(left, stays, alone, fed, needed)
-            if stays or self.spent >= self.params.budget:  # there was no time to look through what it is made of
-                left = yield from leave_out_groups(left, needed, self.pace)
-            if not stays:
-                left = yield from leave_out_each(left, needed, self.pace)
-            self.pace.left = 0
-            less = tuple(sorted((*stays, *left)))
-            final: Measurement = yield from self.measure(less, everywhere)
-            if judge_whole(self.judged(final), criterion).passed:
-                if not stays:
-                    return less
-                keep, back = less, ()
-                continue
-            more = self._widen(samples, self.list_failing(final, criterion)[:JOINING], whole=not self.long)
-            if more == samples:
-                # Right alone, wrong among others: as near to what is allowed as that, a row's rounding decides.
-                alone = tighten_criterion(alone, CLOSER)
-                if not self.long or not (yield from self.passes(keep, alone, samples)).passed:
-                    break
-            samples, back = more, less
-        return keep
-
     def list_alone(self) -> tuple[str, ...]:
         """What is searched on without what is fed with a row that is asked alone, too."""
         fed = {s.partition("/")[0] for s in self.working if "/" in s}
         return tuple(s for s in self.working if s not in fed)
 
-    def _widen(self, samples: tuple[str, ...], failing: Iterable[str], *, whole: bool = True) -> tuple[str, ...]:
+    def widen(self, samples: tuple[str, ...], failing: Iterable[str], *, whole: bool = True) -> tuple[str, ...]:
         """What is searched on with those that fail. Where they are searched on already, ``whole``: all that is fed with them, as
         engines that time kernels build otherwise for other shapes, and a row that is cured alone need not be among the others;
         never for the margin's sake."""
@@ -530,61 +480,6 @@ class Fewest(KeptSets):
         if more != samples or not whole:
             return more
         return tuple(dict.fromkeys((*samples, *(s.partition("/")[0] for s in failing))))
-
-    def _hold_to(self, keep: NodeSet) -> Sub[tuple[Criterion, Criterion]]:
-        """What a set that is made of this one is held to on all that is seen, the aim or the tolerance itself, and what a sample
-        that is asked alone is held to, ``ALONE`` times stricter: the strictest that this set meets."""
-        m = self.judged((yield from self.measure(keep, self.all_seen())))
-        for all_of_it in (self.aim, self.ask.criterion):
-            if judge_whole(m, alone := tighten_criterion(all_of_it, ALONE)).passed:
-                return all_of_it, alone
-        return self.ask.criterion, self.ask.criterion
-
-    def polish_best(self, best: Best, likely: Sequence[int], held: frozenset[str], plain: Measurement) -> Sub[Best]:
-        """A set that was widened, without what it no longer needs, where that does as well on samples that neither was made on;
-        else the set itself. Where it has lost some, the samples that were made on the way decide, too, but for the last batch."""
-        self.limit = max(self.params.budget, self.spent + self.params.budget // 2)
-        less: NodeSet = ()
-        for trim in range(TRIMS):
-            if trim:
-                yield from self.let_decide(best, self.batches[:-1])
-            less = yield from self.polish(best.keep, likely, less)
-            if less == best.keep:
-                break
-            tried: Tried = yield from self.try_on_unseen(less, held, plain, self.params.batches + trim, best)
-            if does_as_well(tried.unseen, best.unseen):
-                return Best(less, self.seen, tried.unseen, tried)
-        self.seen = best.seen
-        return best if self.needs_each(best.keep) else (yield from self._leave_out_idle(best, held, plain))
-
-    def _leave_out_idle(self, best: Best, held: frozenset[str], plain: Measurement) -> Sub[Best]:
-        """A set that nothing smaller stood in for, without the nodes that the margin of each sample alone is the same without."""
-        fed: list[str] = []
-        for s in self.list_alone():
-            if (yield from self.passes(best.keep, self.aim, (s,))).passed:
-                fed.append(s)
-
-        def needed(items: NodeSet) -> Sub[Verdict]:
-            return (yield from self._is_needed(items, self.aim, tuple(fed)))
-
-        order = sorted(best.keep, key=lambda n: self.weights.get(n, MOST))
-        less = tuple(sorted((yield from leave_out_each(order, needed, self.pace)))) if fed else best.keep
-        if less == best.keep or not (yield from self.passes(less, self.ask.criterion, self.all_seen())).passed:
-            return best
-        tried = yield from self.try_on_unseen(less, held, plain, self.params.batches + TRIMS, best)
-        return Best(less, self.seen, tried.unseen, tried) if does_as_well(tried.unseen, best.unseen) else best
-
-    def let_decide(self, best: Best, batches: Iterable[Tried]) -> Sub[None]:
-        """The made samples that are determined and right with this set decide from now on. Those that it leaves less room than is
-        aimed at are searched on: a smaller set loses them first."""
-        for near, loose in ((made.near, made.loose) for made in batches if made.near.feeds):
-            self.near |= dict.fromkeys(near.feeds, near.inputs)
-            m: Measurement = yield from self.measure(best.keep, near.feeds)
-            if m.status != "ok":
-                continue
-            self.seen |= set(by_sample(m)) - loose - set(list_failing(m, self.ask.criterion))
-            tight = map(self.fed, self.list_failing(m, self.aim))
-            self.working = tuple(dict.fromkeys((*self.working, *tight)))
 
     def _met_on_the_way(self) -> Sub[NodeSet]:
         """The smallest set that passes on all that is seen, of those that passed on a part of it; everything where none does."""

@@ -19,6 +19,7 @@ from engines.search.inquiry import Inquiry
 from engines.search.kept import Kept, list_keepable
 from engines.search.looks import LOOKS, Looks, count_failed_runs, has_threads, raise_looks
 from engines.search.pace import Pace
+from engines.search.polish import polish_best
 from engines.search.ranking import Ranked, list_prefixes, rank_layers
 from engines.search.remedy import list_cured
 from engines.search.starts import list_hardest
@@ -102,6 +103,8 @@ def _search(
         whole: Measurement = yield from search.measure(everything, everywhere)
         curve = yield from draw_curve(search, everything, everything, search.list_telling(), search.aim)
         return search.result("whole", everything, whole, curve=curve)
+    if not put_off:
+        best = yield from polish_best(search, best, seeds, held, plain)
     search.pace = Pace(0, AFTER // 2)
     # A set that is made better soon is told without a curve and a file: they would be made once more then.
     final: Measurement = yield from search.measure(best.keep, search.all_seen(), save="" if put_off else "workaround")
