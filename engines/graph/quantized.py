@@ -65,6 +65,11 @@ def is_opaque(index: GraphIndex, dequantizer: int) -> bool:
     return find_pair_source(index, dequantizer) < 0 and not is_stored_weight(index, dequantizer)
 
 
+def find_bypassable(index: GraphIndex, nodes: Iterable[int]) -> tuple[int, ...]:
+    """The DequantizeLinear nodes of these whose pairs can be taken out of the whole model, ascending."""
+    return tuple(sorted(n for n in nodes if is_dequantize(index.nodes[n]) and not is_opaque(index, n)))
+
+
 def find_layers(index: GraphIndex) -> tuple[Layer, ...]:
     """Every layer, in topological order."""
     found: list[Layer] = []

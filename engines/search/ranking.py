@@ -37,7 +37,10 @@ class Ranked(msgspec.Struct, frozen=True):
 def rank_layers(
     ask: Inquiry, found: Sequence[Layer], batch_bytes: int = BATCH_BYTES, most_effects: int = MOST_EFFECTS
 ) -> Sub[tuple[Ranked, ...]]:
-    """The layers, the lowest SQNR alone first; those that could not be measured last."""
+    """The layers in the model as it is, whatever was cured of it, the lowest SQNR alone first; those that could not be measured
+    last."""
+    uncured = msgspec.structs.replace(ask.findings, patches="", keep="", righted="")
+    ask = msgspec.structs.replace(ask, findings=uncured, live=())
     alone: dict[int, Score] = {}
     pairs: dict[int, Score] = {}
     cumulative: dict[int, Score] = {}

@@ -9,6 +9,7 @@ from engines.compare.judge import REFUSALS, judge_whole, worst
 from engines.findings import Case, Culprit, Findings
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
+from engines.graph.quantized import find_bypassable
 from engines.search import works
 from engines.search.alike import Alike, find_alike, say_alike, widen_culprit
 from engines.search.alike import make_culprits as alike_culprits
@@ -113,7 +114,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     known = known or wide
     # What does not build gives no values that could be patched; and where the whole model is cured, none need be.
     patchable = not ctx.check and ask.signature.kind != "build" and not remedy
-    cut: Cut = (yield from _cut_off(ctx, ask, case, params.most_patches)) if patchable else Cut()
+    cut: Cut = (yield from _cut_off(ctx, ask, case, cause.name, params.most_patches)) if patchable else Cut()
     patches = cut.patches
     culprit = Culprit(
         case=case,
@@ -133,7 +134,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         culprit = msgspec.structs.replace(culprit, keep=ranges.encode(remedy), also=_also(ask, case, remedy))
         patched = findings.workaround.error if findings.workaround else None
     elif patchable and not (findings.optimizers or findings.options or findings.tactics):
-        cured = () if patches or cut.righted else cut.keep
+        cured = () if patches or cut.righted else cut.pairs or cut.keep
         after, patched, still = yield from measure_cured(ask, after, patches, cured, cut.righted)
         if cut.righted and patched is None:
             patches = cut.around  # the engine runs no such part
@@ -212,10 +213,15 @@ class Cut(NamedTuple):
     keep: tuple[int, ...] = ()  # nodes that are kept in FP32
     righted: tuple[int, ...] = ()  # nodes that the reference computes
     around: tuple[int, ...] = ()  # the patches that do it where the engine runs none of those nodes alone
+    pairs: tuple[int, ...] = ()  # of those nodes the dequantizers that give what their pairs were given
 
 
-def _cut_off(ctx: StepContext, ask: Inquiry, case: Case, most: int) -> Sub[Cut]:
+def _cut_off(ctx: StepContext, ask: Inquiry, case: Case, cause: str, most: int) -> Sub[Cut]:
     """The way that leaves in the model what was wrong before the case, where there is one."""
+    nodes = ranges.decode(case.node_ids)
+    if cause == "quantization" and (pairs := find_bypassable(ask.index, nodes)):
+        # Computed exactly a dequantizer gives what its codes are worth, and the loss is in these.
+        return Cut(keep=nodes, pairs=pairs)
     patches, keep, fits = yield from walk_forward(ask, case, most)
     if patches and not ctx.can("keep") and has_own_share(case):
         # Its nodes are computed by the reference, for the reason that is told below.
@@ -430,7 +436,7 @@ def _count_places(ctx: StepContext, size: Size) -> int:
 
 SPEC = StepSpec(
     name="confirm",
-    version=9,
+    version=10,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,
