@@ -36,7 +36,7 @@ from wizard.session.events import (
     WorkerDied,
 )
 from wizard.session.single import PREFIX
-from wizard.terminal import draws_screens
+from wizard.terminal import draws_screens, show
 from wizard.words import (
     LONGEST,
     count,
@@ -52,6 +52,9 @@ from wizard.words import (
 
 _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 _LONGEST_LINE = 5 * LONGEST  # of a few texts, each of which is bounded by itself
+# While one probe is at work the same is said again after three times as long as before, so that a build of an hour takes a page
+# of a log and not twenty; after five minutes at the latest, as CI services end jobs that are silent for ten.
+LESS_OFTEN, MOST_SILENT = 3, 300.0
 BEYOND = 9.0  # the end of layerwise's profile, log10: what is larger or not finite stands there
 
 
@@ -128,8 +131,9 @@ class PlainDisplay:
     """``--display plain`` (and ``rich``: the same with colour).
 
     On a terminal the probes show as one live line that is rewritten; elsewhere each finished probe is a line, and a
-    progress line appears at most every ``every`` seconds. What most nodes' names begin with is left out, and told once:
-    ``graph`` gives the index of a described model by its digest, ``names`` what is known of it from before.
+    progress line appears after ``every`` seconds in which nothing was said, then less and less often. What most nodes'
+    names begin with is left out, and told once: ``graph`` gives the index of a described model by its digest, ``names`` what
+    is known of it from before.
     """
 
     def __init__(
@@ -148,7 +152,7 @@ class PlainDisplay:
         self._out = out or sys.stdout
         self._live = self._out.isatty() and draws_screens()
         self._colour = colour and not os.environ.get("NO_COLOR")
-        self._every = every
+        self._every = self._wait = every
         self._clock = clock
         self._drawn = False
         self._said = clock()
@@ -178,8 +182,10 @@ class PlainDisplay:
             self._describe(event)
         if isinstance(event, QuestionAsked):
             self._asked = {offer.id: offer.text for offer in event.answers}
-        for line in self.lines(event):
+        lines = self.lines(event)
+        for line in lines:
             self._say(line)
+        self._wait = self._every if lines else self._wait
 
     def progress(self, snapshot: Mapping[str, Any] | None) -> None:
         text = leave_out(progress_line(snapshot or {}), self._names.prefix)
@@ -190,9 +196,10 @@ class PlainDisplay:
             self._out.write("\r\x1b[K" + elide(text, width))
             self._out.flush()
             self._drawn, self._last = True, text
-        elif self._clock() - self._said >= self._every:
+        elif self._clock() - self._said >= self._wait:
             self._say(text)
             self._last = text
+            self._wait = min(LESS_OFTEN * self._wait, MOST_SILENT)
 
     def close(self) -> None:
         self._clear()
@@ -219,9 +226,9 @@ class PlainDisplay:
         if (short := leave_out(line, self._names.prefix)) != line:
             line = short
             if self._legend:
-                self._out.write(f"    ({visible(self._legend)})\n")
+                show([f"    ({visible(self._legend)})"], self._out)
                 self._legend = ""
-        self._out.write(line + "\n")
+        show([line], self._out)
         self._out.flush()
         self._said = self._clock()
 

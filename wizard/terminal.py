@@ -1,17 +1,53 @@
 """What stands at the other end: a terminal that can show screens, one that prints lines alone, or none at all."""
 
 import os
+import re
+import shutil
 import sys
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import TextIO
 
 from wizard.words import visible
 
+_QUOTED = re.compile(r"(?<!\w)'[^']+'(?!\w)")
+_LABEL = re.compile(r" *\S[^:]{0,30}? {2,}(?=\S)")  # ``  report   ``, ``    * 1  ``
 LINES_ALONE = ("", "dumb", "unknown")  # values of TERM: no cursor to move
 
 
 def say(sentence: str) -> None:
     """Tell whoever runs the program something, on stderr: stdout is for results."""
-    print(f"narrowdown: {visible(sentence)}", file=sys.stderr, flush=True)
+    show([f"narrowdown: {visible(sentence)}"], sys.stderr)
+    sys.stderr.flush()
+
+
+def show(lines: Iterable[str], out: TextIO | None = None) -> None:
+    """Write lines for people, each ended. A terminal would break a long one inside a word, so it is broken at spaces there; a
+    file or a pipe gets it whole, for ``grep``. What is to be pasted is printed as it is: our breaks would be copied with it."""
+    out = out or sys.stdout
+    width = shutil.get_terminal_size((80, 24)).columns if out.isatty() else 0
+    for line in lines:
+        out.write("\n".join(fold(line, width)) + "\n")
+
+
+def fold(line: str, width: int) -> list[str]:
+    """The line in rows of at most so many columns, those after the first two columns further in, or below the text where a label
+    comes before it. What is quoted, and a longer word, such as a path or a node's name, stays whole: it may be copied. A width of
+    0 breaks nothing."""
+    if not width or len(line) <= width:
+        return [line]
+    label = _LABEL.match(line)
+    deeper = " " * min(label.end() if label else len(line) - len(line.lstrip(" ")) + 2, width // 2)
+    rows = textwrap.wrap(
+        _QUOTED.sub(lambda quoted: quoted[0].replace(" ", "\0"), line),
+        width,
+        subsequent_indent=deeper,
+        break_long_words=False,
+        break_on_hyphens=False,
+        expand_tabs=False,
+        replace_whitespace=False,
+    )
+    return [row.replace("\0", " ") for row in rows]
 
 
 def at_terminal() -> bool:

@@ -179,10 +179,31 @@ def test_progress_in_a_log_is_rare() -> None:
     now = [0.0]
     out = io.StringIO()
     display = PlainDisplay(FLOW, out, every=5.0, clock=lambda: now[0])
-    for second in range(21):
-        now[0] = float(second)
-        display.progress({"phase": "running", "text": f"probe {second}"})
-    assert out.getvalue().count("\n") == 4
+
+    def wait(*seconds: int) -> list[str]:
+        out.seek(out.truncate(0))
+        for second in range(*seconds):
+            now[0] = float(second)
+            display.progress({"phase": "running", "text": f"second {second}"})
+        return out.getvalue().split()[1::2]
+
+    assert wait(1, 200) == ["5", "20", "65"], "less and less often"
+    assert wait(200, 1800) == ["200", *map(str, range(500, 1800, 300))], "and never silent for longer than that"
+    display.event(NoteAdded(text="something else"))
+    assert wait(1800, 1811) == ["1804"], "what comes after another line is new"
+
+
+def test_a_terminal_gets_lines_that_break_at_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    name = "/model/layers.0/" + "attention/" * 6
+    command = "'narrowdown watch /tmp/some session'"
+    note = NoteAdded(text=f"the node {name} is kept in FP32 and what comes after it as before: {command} looks at it")
+    there, piped = text([note], Terminal()), text([note])
+    assert f"\n      {name}\n" in there, "a name is copied whole"
+    assert command in there, "and so is a command"
+    assert all(len(line) <= 60 for line in there.splitlines() if name not in line)
+    assert there.split() == piped.split()
+    assert piped.count("\n") == 1, "a log has a line for each"
 
 
 def test_progress_line_without_facts() -> None:

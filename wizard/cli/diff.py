@@ -24,7 +24,7 @@ def diff(arguments: argparse.Namespace) -> int:
     if arguments.json:
         sys.stdout.write(write_json(found))
     else:
-        print(*say_differences(found), sep="\n")
+        terminal.show(say_differences(found))
     return FOUND if found.differences else UNRESOLVED
 
 

@@ -11,6 +11,7 @@ from engines.known.entry import Bug
 from engines.known.table import TableProblem, read_table
 from engines.search.lookalike import say_lookalike
 from engines.spec import name_of_engine
+from wizard import terminal
 from wizard.exits import FOUND, UNRESOLVED, Missing
 from wizard.words import visible, write_json
 
@@ -44,8 +45,7 @@ def known(arguments: argparse.Namespace) -> int:
         print("It looks like none of the bugs in the table.")
         return UNRESOLVED
     for like in found:
-        print(visible(say_lookalike(like)))
-        print(visible(f"  nodes: {', '.join(like.nodes)}"))
+        terminal.show(map(visible, (say_lookalike(like), f"  nodes: {', '.join(like.nodes)}")))
     if not any(like.confirmed for like in found):
         print("To see whether it shows on this engine: narrowdown known MODEL, with the options of the session.")
     return FOUND

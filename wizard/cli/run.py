@@ -396,14 +396,16 @@ def finish(place: Path, code: int, *, text: bool) -> None:
         end = reading.flow.ends.get(report.end)
         said = end is not None and report.headline == end.title  # by the display, already
         told = summary(report)[1 if said else 0 :]
-        print(*map(visible, told), sep="\n")
+        terminal.show(map(visible, told))
         if case and (Path(case) / APPLY).is_file():
             first = say_first(report.workaround, str(Path(case) / APPLY))
-            print(f"  apply    {visible(first.text[0].lower() + first.text[1:] if first.typed else first.text)}")
+            terminal.show(
+                [f"  apply    {visible(first.text[0].lower() + first.text[1:] if first.typed else first.text)}"]
+            )
             if first.typed:
                 print(f"           {visible(first.typed)}")
         if report.names.in_sight(report.culprits, report.workaround):
-            print(f"  names    {visible(report.names.legend)}")
+            terminal.show([f"  names    {visible(report.names.legend)}"])
         if case:
             checkable = can_check(reading.description.problem)
             shows = (
@@ -412,7 +414,9 @@ def finish(place: Path, code: int, *, text: bool) -> None:
                 else "commands.sh says how to see it"
             )
             print(f"  case     {case}  ({shows})")
-            print(f"  send     it as a zip file to {name_addressee(report.engine)}; {ISSUE} in it is the text")
+            terminal.show(
+                [f"  send     it as a zip file to {name_addressee(report.engine)}; {ISSUE} in it is the text"]
+            )
             if (Path(case) / TRACES).is_file():
                 print(f"           {visible((Path(case) / TRACES).read_text(encoding='utf-8').strip())}")
         if mixed:

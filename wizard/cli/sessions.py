@@ -88,15 +88,15 @@ def show(arguments: argparse.Namespace) -> int:
     legend = visible(report.names.legend)
     report = readable(report)
     said = (report.session, report.model, report.engine, report.reference)
-    print("session {}  {}  {} against {}".format(*map(visible, said)))
+    terminal.show(["session {}  {}  {} against {}".format(*map(visible, said))])
     for position, stop in enumerate(report.route, 1):
         spent = f"{duration(stop.seconds):>10} {count(stop.probes, 'probe'):>10}"
         ended = "" if stop.state in ("", "finished") else f"  {stop.state}"
         node, text, by = map(visible, (stop.node, stop.text, stop.by))
         print(f"{position:3}  {node:16} {text:48} {by:12} {spent}{visible(ended)}")
         if stop.message:
-            print(f"       {visible(stop.message)}")
-    print(*map(visible, summary(report)), *filter(None, [legend]), sep="\n")
+            terminal.show([f"       {visible(stop.message)}"])
+    terminal.show([*map(visible, summary(report)), *filter(None, [legend])])
     return FOUND
 
 

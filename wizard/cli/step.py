@@ -118,8 +118,7 @@ def follow(arguments: argparse.Namespace, place: Path, problem: Problem, *, fres
         run.drop_refused(place)
     elif not arguments.json and arguments.display in ("auto", "plain", "rich"):
         outputs = reading.table(visit.tables.get("outputs", ""))
-        for line in found(visit.step, visit.outcome, outputs, reading.state.findings.criterion):
-            print(line)
+        terminal.show(found(visit.step, visit.outcome, outputs, reading.state.findings.criterion))
         if model:
             print(f"  {'program' if model.endswith('.py') else 'model':30} {model}")
         print(f"  {'session':30} {place}")
