@@ -1,5 +1,5 @@
-"""Cases of the GPU campaign as tests, with what they must find. Run with ``pytest -m gpu tests/gpu``; the last recorded run of
-the whole campaign is in docs/tensorrt.md."""
+"""Cases of the GPU campaign as tests, with what they must find. Run with ``pytest -m gpu tests/gpu``; every
+campaign is in docs/logs/tensorrt.md."""
 
 import subprocess
 import sys
