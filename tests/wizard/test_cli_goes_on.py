@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wizard.cli.run import finish
+from wizard.cli.finish import finish
 from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.session import folder as folders

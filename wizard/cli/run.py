@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import functools
-import shlex
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,9 +22,7 @@ from wizard.exits import (
     FAILURE_SEEN,
     FOUND,
     MISSING,
-    NEEDS_PERSON,
     NOT_REPRODUCED,
-    STOPPED,
     UNRESOLVED,
     UNTOLD,
     BadUsage,
@@ -36,7 +33,6 @@ from wizard.flow.load import FlowProblem, Loaded, shipped
 from wizard.flow.load import load as load_flow
 from wizard.flow.model import Flow
 from wizard.given import changed_since, problem_from, say_usual
-from wizard.ladder.offer import offer_ladder
 from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from wizard.problem import Problem
 from wizard.report.prefix import Shared
@@ -46,8 +42,6 @@ from wizard.runner.onlooker import Onlooker, machine_at_work
 from wizard.runner.options import Options, Policy
 from wizard.schedulers import LOCAL, require_cluster
 from wizard.session import folder as folders
-from wizard.session import lock
-from wizard.session.following import offer, offer_like
 from wizard.session.listing import Listing
 from wizard.session.problems import of_system
 from wizard.session.state import State
@@ -325,6 +319,8 @@ def walk(
         return code  # whoever holds the session writes what is handed on
     if code == MISSING and installed.find_change():
         return code  # that was said just now, and what would write it has been changed, too
+    from wizard.cli.finish import finish
+
     finish(place, code, text=name in ("plain", "rich"))
     return code
 
@@ -339,99 +335,6 @@ def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
         return (requests.encode(requests.Rewind(find_anchor(folders.load(place), to))),)
     except LookupError as error:
         raise BadUsage(f"--rewind: {error.args[0]}") from None
-
-
-def _say_why(error: Exception) -> object:
-    return of_system(error) if isinstance(error, OSError) else error
-
-
-def finish(place: Path, code: int, *, text: bool) -> None:
-    """The end of a run: report and bundle into the session's folder, and on a text display the result and where it lies."""
-    from wizard.bundle.check_script import can_check
-    from wizard.bundle.export import TRACES, hand_on
-    from wizard.bundle.models import write_worked_around
-    from wizard.machine_room import MachineProblem
-    from wizard.report.gather import summary
-    from wizard.report.hand_on import APPLY, ISSUE, name_addressee, say_first
-    from wizard.report.portable import handed_on
-    from wizard.report.read import read
-    from wizard.session.problems import SessionProblem
-
-    reading = read(place)
-    if code in (STOPPED, NEEDS_PERSON):
-        terminal.say(f"the session is safe: 'narrowdown resume {folders.name_for_command(place)}' goes on ({place}).")
-        return
-    if not reading.state.end:
-        # A runner that has closed the session holds it for a moment still, and goes on with nothing.
-        if reading.state.closed is None and lock.holder(place) is not None:
-            name = folders.name_for_command(place)
-            terminal.say(
-                f"the work goes on: 'narrowdown resume {name}' comes back to it, 'narrowdown watch {name}' looks on."
-            )
-        return
-    report = handed_on(reading)
-    mixed, case = "", ""
-    lost: SessionProblem | None = None  # a file of the session: said once what can be written is
-    try:
-        mixed = write_worked_around(reading)
-    except SessionProblem as problem:
-        lost = problem
-    except (MachineProblem, OSError) as error:
-        terminal.say(f"the model with the workaround could not be written: {_say_why(error)}")
-    try:
-        case = hand_on(reading, report, mixed)
-    except (SessionProblem, MachineProblem, OSError) as error:
-        terminal.say(f"the report or the bundle could not be written: {_say_why(error)}")
-    if lost is not None:
-        raise lost
-    shown = text and sys.stdout.isatty() and sys.stderr.isatty()  # the same terminal: it has said so already
-    if (
-        not shown
-        and code == UNRESOLVED
-        and reading.description.problem.check
-        and len(reading.state.route) == 1  # the first question is the last
-    ):
-        terminal.say(report.explanation)  # what the checker printed last, where it answers nothing or passes nothing
-    if text:
-        end = reading.flow.ends.get(report.end)
-        said = end is not None and report.headline == end.title  # by the display, already
-        told = summary(report)[1 if said else 0 :]
-        terminal.show(map(visible, told))
-        if case and (Path(case) / APPLY).is_file():
-            first = say_first(report.workaround, str(Path(case) / APPLY))
-            terminal.show(
-                [f"  apply    {visible(first.text[0].lower() + first.text[1:] if first.typed else first.text)}"]
-            )
-            if first.typed:
-                print(f"           {visible(first.typed)}")
-        if report.names.in_sight(report.culprits, report.workaround):
-            terminal.show([f"  names    {visible(report.names.legend)}"])
-        if case:
-            checkable = can_check(reading.description.problem)
-            shows = (
-                f"python {shlex.quote(str(Path(case) / 'check.py'))} shows the fault again"
-                if checkable
-                else "commands.sh says how to see it"
-            )
-            print(f"  case     {case}  ({shows})")
-            terminal.show(
-                [f"  send     it as a zip file to {name_addressee(report.engine)}; {ISSUE} in it is the text"]
-            )
-            if (Path(case) / TRACES).is_file():
-                print(f"           {visible((Path(case) / TRACES).read_text(encoding='utf-8').strip())}")
-        if mixed:
-            print(f"  model    {mixed}  (with the workaround applied)")
-        print(f"  report   {place / 'report.html'}")
-        print(f"  session  {place}")
-        if offer(reading.state, reading.description.problem):
-            name = folders.name_for_command(place)
-            print(f"  next     narrowdown after {name}  (is it a known bug, and what else cures it?)")
-        if line := offer_like(reading.state, reading.description.problem, folders.name_for_command(place)):
-            print(f"  next     {visible(line)}  (built from the model it can be taken apart)")
-        if line := offer_ladder(reading.state, reading.description.problem, folders.name_for_command(place)):
-            print(
-                f"  next     {line}  (since when, and is it mended? It installs releases and says first how large they are)"
-            )
 
 
 def session_folder(problem: Problem, flow_text: str, chosen: str | None) -> Path:
@@ -512,5 +415,7 @@ def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool
     library = Sessions(options, yes=getattr(arguments, "yes_run_scripts", ()), watch=watching)
     code, left = run_terminal(folder=place, library=library, welcome=getattr(arguments, "welcome", ""))
     if left is not None and not watching:
+        from wizard.cli.finish import finish
+
         finish(left, code, text=True)
     return code

@@ -1,0 +1,126 @@
+"""The end of a run: report, bundle and worked-around model are written into the session's folder, and the last lines say what was
+found and where it lies."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from wizard import terminal
+from wizard.bundle.check_script import can_check
+from wizard.bundle.export import TRACES, hand_on
+from wizard.bundle.models import write_worked_around
+from wizard.exits import NEEDS_PERSON, STOPPED, UNRESOLVED
+from wizard.ladder.offer import offer_ladder
+from wizard.machine_room import MachineProblem
+from wizard.report.document import Report
+from wizard.report.gather import summary
+from wizard.report.hand_on import APPLY, ISSUE, name_addressee, say_first
+from wizard.report.portable import handed_on
+from wizard.report.read import Reading, read
+from wizard.session import folder as folders
+from wizard.session import lock
+from wizard.session.following import offer, offer_like
+from wizard.session.problems import SessionProblem, of_system
+from wizard.words import visible
+
+
+class Written(NamedTuple):
+    """What an end leaves beside the report; "" for what there is none of, or what could not be written."""
+
+    case: str = ""  # the folder of the bundle
+    model: str = ""  # the file of the model with the workaround
+
+
+def finish(place: Path, code: int, *, text: bool) -> None:
+    """Hand on what the session at ``place`` has found; ``code``: how its runner ended, ``text``: whether people read its output.
+
+    A session that is not at its end is only told about. Raises SessionProblem where one of its files is gone, once all else is
+    written.
+    """
+    reading = read(place)
+    if code in (STOPPED, NEEDS_PERSON):
+        terminal.say(f"the session is safe: 'narrowdown resume {folders.name_for_command(place)}' goes on ({place}).")
+        return
+    if not reading.state.end:
+        # A runner that has closed the session holds it for a moment still, and goes on with nothing.
+        if reading.state.closed is None and lock.holder(place) is not None:
+            name = folders.name_for_command(place)
+            terminal.say(
+                f"the work goes on: 'narrowdown resume {name}' comes back to it, 'narrowdown watch {name}' looks on."
+            )
+        return
+    report = handed_on(reading)
+    written = _write(reading, report)
+    if code == UNRESOLVED and _answered_nothing(reading) and not (text and _one_terminal()):
+        terminal.say(report.explanation)  # what the checker printed last, where it answers nothing or passes nothing
+    if text:
+        _tell(reading, report, written)
+
+
+def _write(reading: Reading, report: Report) -> Written:
+    """Model, report and bundle: what cannot be written is said, and keeps nothing else from being written."""
+    model, case = "", ""
+    lost: SessionProblem | None = None
+    try:
+        model = write_worked_around(reading)
+    except SessionProblem as problem:
+        lost = problem
+    except (MachineProblem, OSError) as error:
+        terminal.say(f"the model with the workaround could not be written: {_say_why(error)}")
+    try:
+        case = hand_on(reading, report, model)
+    except (SessionProblem, MachineProblem, OSError) as error:
+        terminal.say(f"the report or the bundle could not be written: {_say_why(error)}")
+    if lost is not None:
+        raise lost
+    return Written(case, model)
+
+
+def _say_why(error: Exception) -> object:
+    return of_system(error) if isinstance(error, OSError) else error
+
+
+def _answered_nothing(reading: Reading) -> bool:
+    """Whether it was over with the first question, which an external check should have answered."""
+    return bool(reading.description.problem.check) and len(reading.state.route) == 1
+
+
+def _one_terminal() -> bool:
+    """Whether output and errors are seen by the same person, who has read there already what the display said."""
+    return sys.stdout.isatty() and sys.stderr.isatty()
+
+
+def _tell(reading: Reading, report: Report, written: Written) -> None:
+    """What was found, what there is to hand on, and the commands that go on from here. What may be pasted is not broken into rows."""
+    place, problem, state = reading.folder, reading.description.problem, reading.state
+    end = reading.flow.ends.get(report.end)
+    said = end is not None and report.headline == end.title  # by the display, already
+    terminal.show(map(visible, summary(report)[1 if said else 0 :]))
+    if written.case and (Path(written.case) / APPLY).is_file():
+        first = say_first(report.workaround, str(Path(written.case) / APPLY))
+        terminal.show([f"  apply    {visible(first.text[0].lower() + first.text[1:] if first.typed else first.text)}"])
+        if first.typed:
+            print(f"           {visible(first.typed)}")
+    if report.names.in_sight(report.culprits, report.workaround):
+        terminal.show([f"  names    {visible(report.names.legend)}"])
+    if written.case:
+        check = shlex.quote(str(Path(written.case) / "check.py"))
+        shows = f"python {check} shows the fault again" if can_check(problem) else "commands.sh says how to see it"
+        print(f"  case     {written.case}  ({shows})")
+        terminal.show([f"  send     it as a zip file to {name_addressee(report.engine)}; {ISSUE} in it is the text"])
+        if (Path(written.case) / TRACES).is_file():
+            print(f"           {visible((Path(written.case) / TRACES).read_text(encoding='utf-8').strip())}")
+    if written.model:
+        print(f"  model    {written.model}  (with the workaround applied)")
+    print(f"  report   {place / 'report.html'}")
+    print(f"  session  {place}")
+    name = folders.name_for_command(place)
+    if offer(state, problem):
+        print(f"  next     narrowdown after {name}  (is it a known bug, and what else cures it?)")
+    if line := offer_like(state, problem, name):
+        print(f"  next     {visible(line)}  (built from the model it can be taken apart)")
+    if line := offer_ladder(state, problem, name):
+        print(
+            f"  next     {line}  (since when, and is it mended? It installs releases and says first how large they are)"
+        )
