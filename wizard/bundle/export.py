@@ -1,37 +1,28 @@
 """The whole bundle of a session: a folder a culprit, with the report, the journal and the environment beside the first."""
 
-import os
 import shlex
-import shutil
-import subprocess
-import sys
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from engines import faults, outside
-from engines.checker import environment
-from engines.checker import private_copies as checkfiles
 from engines.compare.criterion import for_parts
 from engines.consent import NOTHING, Consent
-from engines.data.held import NotAgreed, copy, link_others, of_command, under
 from engines.findings import Culprit
-from engines.options import command_options, file_options, loaded, pair_options, with_libraries
 from engines.spec import parse
 from engines.store import copying
 from engines.store.content import Store, atomic, write_atomically
 from engines.store.scratch import scratch
 from wizard.bundle.case import others_eyes, write_case
-from wizard.bundle.check_script import Asked, script
+from wizard.bundle.check_script import Asked
 from wizard.bundle.issue import issue, readme
 from wizard.bundle.models import find_sound, place_scripts, place_worked_around, share_worked_around, write_whole
 from wizard.bundle.overlay import place_overlays
+from wizard.bundle.withheld import NO_WEIGHTS, WITHHELD, Weights, held_check, replace_weights, withheld
 from wizard.flow.model import Flow
-from wizard.machine_room import ask
-from wizard.problem import Problem
 from wizard.report.document import Report, Workaround, to_json
 from wizard.report.gather import Table, case_files, confirmed
 from wizard.report.hand_on import APPLY
@@ -41,18 +32,16 @@ from wizard.report.overlay import draw_neighbourhood
 from wizard.report.portable import Traces, portable, traces
 from wizard.report.read import Reading
 from wizard.session import journal
-from wizard.session.problems import AGREEING, SessionProblem
+from wizard.session.problems import SessionProblem
 from wizard.words import write_json
 
 FIRST = "case"
 KEEP_SCRIPT = "keep_fp32.py"
 REPORTS = ("report.md", "report.html", "report.json")
-WITHHELD = "weights.txt"
 TRACES = "traces.txt"
 NO_FILES = (
     "The model of this case could not be kept when it was found: check.py and the commands have nothing to run here."
 )
-NO_WEIGHTS = "The failing model of this case holds no weights: nothing had to be withheld, and it fails as it is."
 
 
 class Occupied(SessionProblem):
@@ -65,9 +54,6 @@ class NothingToExport(SessionProblem):
     """The session holds no failing case."""
 
     code = 6
-
-
-Weights = Literal["keep", "random", "none"]
 
 
 def export(
@@ -130,31 +116,68 @@ def _move_into_place(made: Path, target: Path) -> None:
     made.rename(target)
 
 
+class Place(NamedTuple):
+    """A culprit's folder in a bundle."""
+
+    folder: Path
+    culprit: Culprit
+    asked: Asked  # what its check is made of
+
+    @property
+    def whole(self) -> bool:
+        """Whether the case's model could be kept."""
+        return (self.folder / "model.onnx").is_file()
+
+
 def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent, worked_around: str) -> None:
-    report = reading.report()
+    report, found = reading.report(), traces(reading)
+    problem = reading.description.problem
+    places = _write_cases(reading, folder, found)
+    if (reading.folder / journal.NAME).is_file():
+        with (folder / journal.NAME).open("wb") as record:
+            record.writelines(journal.rewritten(reading.folder / journal.NAME, found.cleaned, found.touches))
+    held: dict[Path, int] = {}  # how many weights were withheld from each case
+    if weights != "keep":
+        held = replace_weights([place.folder for place in places if place.whole], weights, problem, consent)
+    elif worked_around:
+        share_worked_around(Path(worked_around), folder)
+    else:
+        place_worked_around(reading, folder)
+    place_scripts(reading, folder)
+    others_eyes([place.folder for place in places])
+    report = portable(report, found)
+    for place in places:
+        told = report
+        if not place.whole:
+            told = msgspec.structs.replace(told, notes=(NO_FILES, *told.notes))
+        elif weights != "keep":
+            said = NO_WEIGHTS
+            if held[place.folder]:
+                trial = held_check(place.culprit, place.asked, problem, consent)
+                said = found.clean(withheld(place.folder, weights, trial))
+            (place.folder / WITHHELD).write_text(said + "\n", encoding="utf-8")
+            told = msgspec.structs.replace(told, notes=(said, *told.notes))
+        _write_report(place.folder, told, reading.flow)
+        _write_issue(place.folder, told, place.asked)
+    _share(folder, [place.folder for place in places if place.folder != folder])
+    place_overlays(
+        reading, folder, draw_neighbourhood(report.culprits[0].around) if report.culprits else "", found.clean
+    )
+    _write_cures(report, folder, reading.state.version(problem.engine))
+    if said := say_traces_left(found, folder):
+        (folder / TRACES).write_text(said + "\n", encoding="utf-8")
+
+
+def _write_cases(reading: Reading, folder: Path, found: Traces) -> list[Place]:
+    """Each culprit's models, values and check: the first one's in ``folder``, a folder below it for each further one. Raises
+    NothingToExport where there is none, SessionProblem where a file of it is gone."""
     culprits = confirmed(reading.state, reading.flow)
     if not culprits:
         raise NothingToExport(
             f"The session {reading.description.id} has found no failing case yet, so there is nothing to export; "
             "'narrowdown report' says what it knows."
         )
-    problem = reading.description.problem
-    criterion = reading.state.findings.criterion
-    if criterion is None:
-        raise SessionProblem(f"The session {reading.description.id} does not say how the failure was judged.")
-    found = traces(reading)
-    asked = Asked(
-        engine=found.spec(problem.engine),
-        found_with=found.clean(found_with(reading)),
-        criterion=for_parts(criterion),
-        looks=reading.state.findings.looks,
-        check=found.command(problem.check) if problem.check else "",
-        needs=tuple(found.file(w) for w in shlex.split(problem.check)[1:] if w.startswith("/"))
-        if problem.check
-        else (),
-        timeout=problem.timeout,
-        version=reading.state.version(problem.engine),
-    )
+    asked = _list_asked(reading, found)
     store = Store(reading.folder)
 
     def table(digest: str) -> Table:
@@ -162,61 +185,47 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent, w
         find_sound(store, {"the list of what a case holds": digest})
         return reading.table(digest)
 
-    places: dict[Path, Culprit] = {}
-    of_case: dict[Path, Asked] = {}
+    places: list[Place] = []
     models: list[Path] = []
-    for number, (culprit, files) in enumerate(
-        zip(culprits, case_files(reading.state, table, culprits), strict=True), 1
-    ):
-        place = folder if number == 1 else folder / f"culprit-{number}"
-        paths = find_sound(store, files)
-        of_case[place] = asked
+    kept = case_files(reading.state, table, culprits)
+    for number, (culprit, files) in enumerate(zip(culprits, kept, strict=True), 1):
+        place = Place(folder if number == 1 else folder / f"culprit-{number}", culprit, asked)
         if engine := culprit.case.engine:
             with_it = found.clean(found_with(reading, engine))
-            of_case[place] = msgspec.structs.replace(asked, engine=found.spec(engine), found_with=with_it)
-        write_case(place, culprit, paths, of_case[place])
-        models += [place / name for name in paths if (place / name).suffix == ".onnx" and (place / name).is_file()]
-        places[place] = culprit
-    if (reading.folder / journal.NAME).is_file():
-        with (folder / journal.NAME).open("wb") as record:
-            record.writelines(journal.rewritten(reading.folder / journal.NAME, found.cleaned, found.touches))
+            asked_there = msgspec.structs.replace(asked, engine=found.spec(engine), found_with=with_it)
+            place = place._replace(asked=asked_there)
+        paths = find_sound(store, files)
+        write_case(place.folder, culprit, paths, place.asked)
+        models += [path for path in map(place.folder.joinpath, paths) if path.suffix == ".onnx" and path.is_file()]
+        places.append(place)
     write_whole(store, {model: model for model in models})
-    whole = [place for place in places if (place / "model.onnx").is_file()]
-    held: dict[Path, int] = {}
-    if weights != "keep" and whole:
-        agreed = Consent(files={p: consent.files[p] for _, p in loaded(problem.reference) if p in consent.files})
-        words = (msgspec.json.encode(agreed).decode(), weights, problem.reference)
-        counts = ask("engines.workers.withheld", *words, *map(str, whole)).split()
-        held = dict(zip(whole, map(int, counts), strict=True))
-    if weights == "keep" and worked_around:
-        share_worked_around(Path(worked_around), folder)
-    elif weights == "keep":
-        place_worked_around(reading, folder)
-    place_scripts(reading, folder)
-    others_eyes(list(dict.fromkeys([*places, folder])))
-    report = portable(report, found)
-    for place, culprit in places.items():
-        told = report
-        if place not in whole:
-            told = msgspec.structs.replace(told, notes=(NO_FILES, *told.notes))
-        elif weights != "keep":
-            said = NO_WEIGHTS
-            if held[place]:
-                said = found.clean(withheld(place, weights, held_check(culprit, of_case[place], problem, consent)))
-            (place / WITHHELD).write_text(said + "\n", encoding="utf-8")
-            told = msgspec.structs.replace(told, notes=(said, *told.notes))
-        _write_report(place, told, reading.flow)
-        _write_issue(place, told, of_case[place])
-    _share(folder, [place for place in places if place != folder])
-    place_overlays(
-        reading, folder, draw_neighbourhood(report.culprits[0].around) if report.culprits else "", found.clean
+    return places
+
+
+def _list_asked(reading: Reading, found: Traces) -> Asked:
+    """What the checks of a bundle are made of, in words that do not tell whose it is. Raises SessionProblem."""
+    problem, criterion = reading.description.problem, reading.state.findings.criterion
+    if criterion is None:
+        raise SessionProblem(f"The session {reading.description.id} does not say how the failure was judged.")
+    words = shlex.split(problem.check)[1:] if problem.check else []
+    return Asked(
+        engine=found.spec(problem.engine),
+        found_with=found.clean(found_with(reading)),
+        criterion=for_parts(criterion),
+        looks=reading.state.findings.looks,
+        check=found.command(problem.check) if problem.check else "",
+        needs=tuple(found.file(word) for word in words if word.startswith("/")),
+        timeout=problem.timeout,
+        version=reading.state.version(problem.engine),
     )
-    if text := keep_script(report.workaround, asked.version):
+
+
+def _write_cures(report: Report, folder: Path, version: str) -> None:
+    """The workaround as a script for Polygraphy and in the words of each tool, where there is one. ``version``: of the engine."""
+    if text := keep_script(report.workaround, version):
         (folder / KEEP_SCRIPT).write_text(text, encoding="utf-8")
     if report.workaround and report.workaround.apply:
         (folder / APPLY).write_text(how_to_apply(report.workaround), encoding="utf-8")
-    if said := say_traces_left(found, folder):
-        (folder / TRACES).write_text(said + "\n", encoding="utf-8")
 
 
 def _share(folder: Path, others: Sequence[Path]) -> None:
@@ -262,85 +271,6 @@ def _write_issue(place: Path, report: Report, asked: Asked) -> None:
     (place / "issue.md").write_text(issue(report, culprit, asked, commands), encoding="utf-8")
     kept = (place / "model.onnx").is_file()
     (place / "README.txt").write_text(readme(culprit, asked, "" if kept else NO_FILES), encoding="utf-8")
-
-
-class Trial(NamedTuple):
-    """What a case's own check is run with: its text ("": as it lies there), the folder that it runs in, what it reads there."""
-
-    text: str = ""
-    folder: Path | None = None
-    laid: checkfiles.Laid = checkfiles.Laid("")
-
-
-def withheld(place: Path, weights: Weights, held: Callable[[Path], Trial] = lambda _: Trial()) -> str:
-    """What a case is worth without its weights, in a sentence; its own check is run for it, in a copy of the case. ``held``:
-    makes the trial, with private copies of what was agreed to below the folder that it is given."""
-    if weights == "none":
-        return "The weights were left out: whoever has them can put them back; nobody else can run this case."
-    with scratch("narrowdown-trial-") as folder:
-        case = folder / FIRST
-        shutil.copytree(place, case)
-        try:
-            trial = held(folder)
-            if trial.text:
-                (case / "check.py").write_text(trial.text, encoding="utf-8")
-            done = subprocess.run(
-                [sys.executable, "-P", case.absolute() / "check.py"],
-                capture_output=True,
-                text=True,
-                timeout=600,
-                check=False,
-                cwd=trial.folder if trial.folder and trial.folder.is_dir() else case,
-                env=environment.for_checker(os.environ),
-            )
-            checkfiles.check_unchanged(trial.laid)
-        except NotAgreed as problem:
-            raise SessionProblem(f"{problem} {AGREEING}") from None
-    if done.returncode == 1:
-        return "The weights are random ones of the same mean, spread and extremes; the failure survives that."
-    if done.returncode == 0:
-        return (
-            "The weights are random ones of the same mean, spread and extremes, and with them the failure is GONE: this case "
-            "does not show it. It depends on the true weights."
-        )
-    why = (done.stdout.strip() or done.stderr.strip()).splitlines()
-    return f"The weights are random ones; whether the failure survives that could not be told here ({why[-1] if why else '?'})."
-
-
-def held_check(culprit: Culprit, asked: Asked, problem: Problem, consent: Consent) -> Callable[[Path], Trial]:
-    """The case's check as it is run where the session is: with private copies of its libraries, and of what its check command
-    names, in the user's folder. Called, it raises NotAgreed."""
-
-    def make(place: Path) -> Trial:
-        engine, command = parse(culprit.case.engine or problem.engine), problem.check
-        laid, folder = checkfiles.Laid(command), Path(problem.folder) if problem.folder else None
-        user = place / "user"
-        user.mkdir()
-        with under(consent):
-            for option in file_options(engine.name) if not command else ():
-                if option.type == "library" and (paths := engine.get(option.name)):
-                    engine = engine.with_option(option.name, "+".join(str(copy(path)) for path in paths.split("+")))
-            for option in pair_options(engine.name) if not command else ():
-                if pairs := engine.get(option.name):
-                    placed = with_libraries(pairs.split("+"), lambda path: str(copy(path)))
-                    engine = engine.with_option(option.name, "+".join(placed))
-            for option in command_options(engine.name) if not command else ():
-                if words := engine.get(option.name):
-                    each = checkfiles.lay_out(words, folder or user, user, of_command(words), (), place)
-                    engine = engine.with_option(option.name, each.command)
-                    laid = laid._replace(in_place={**laid.in_place, **each.in_place})
-            if command:
-                if command != consent.check or problem.folder != consent.folder:
-                    raise NotAgreed("The check command was not agreed to; nothing was run.", command)
-                files = {path: consent.files[path] for path in consent.check_files}
-                laid = checkfiles.lay_out(command, folder or user, user, files, (), place)
-            if folder and any(user.iterdir()) and not laid.in_place:
-                link_others(folder, user)
-                folder = user
-        own = msgspec.structs.replace(asked, engine=str(engine), check=laid.command, needs=())
-        return Trial(script(culprit, own), folder, laid)
-
-    return make
 
 
 def found_with(reading: Reading, engine: str = "") -> str:

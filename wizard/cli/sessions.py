@@ -176,7 +176,8 @@ def said_of_traces(made: Path) -> list[str]:
 
 def said_of_weights(made: Path) -> list[str]:
     """What a bundle says of weights that were withheld; one line a case, with its folder where there are several."""
-    from wizard.bundle.export import FIRST, WITHHELD
+    from wizard.bundle.export import FIRST
+    from wizard.bundle.withheld import WITHHELD
 
     if not made.is_dir():
         with zipfile.ZipFile(made) as archive:

@@ -12,7 +12,7 @@ from engines.findings import Case, Culprit
 from engines.probe import Candidate
 from engines.workers.withheld import draw_alike, withhold_weights
 from wizard.bundle.check_script import Asked, script
-from wizard.bundle.export import withheld
+from wizard.bundle.withheld import withheld
 from wizard.machine_room import ask
 
 SECRET = np.random.default_rng(1).normal(0.5, 2.0, (8, 8)).astype(np.float32)

@@ -1,0 +1,118 @@
+"""A bundle whose weights may not be shared: random ones in their place, and whether the case fails with these."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from engines.checker import environment
+from engines.checker import private_copies as checkfiles
+from engines.consent import Consent
+from engines.data.held import NotAgreed, copy, link_others, of_command, under
+from engines.findings import Culprit
+from engines.options import command_options, file_options, loaded, pair_options, with_libraries
+from engines.spec import parse
+from engines.store.scratch import scratch
+from wizard.bundle.check_script import Asked, script
+from wizard.machine_room import ask
+from wizard.problem import Problem
+from wizard.session.problems import AGREEING, SessionProblem
+
+Weights = Literal["keep", "random", "none"]
+WITHHELD = "weights.txt"  # says in the bundle what became of the failure
+NO_WEIGHTS = "The failing model of this case holds no weights: nothing had to be withheld, and it fails as it is."
+
+
+def replace_weights(cases: Sequence[Path], weights: Weights, problem: Problem, consent: Consent) -> dict[Path, int]:
+    """Take the weights out of the models in these folders; folder -> how many its models had. For ``random``
+    the reference computes the expected values anew, held to ``consent``. Raises MachineProblem."""
+    if not cases:
+        return {}
+    agreed = Consent(files={p: consent.files[p] for _, p in loaded(problem.reference) if p in consent.files})
+    words = (msgspec.json.encode(agreed).decode(), weights, problem.reference)
+    counts = ask("engines.workers.withheld", *words, *map(str, cases)).split()
+    return dict(zip(cases, map(int, counts), strict=True))
+
+
+class Trial(NamedTuple):
+    """What a case's own check is run with: its text ("": as it lies there), the folder that it runs in, what it reads there."""
+
+    text: str = ""
+    folder: Path | None = None
+    laid: checkfiles.Laid = checkfiles.Laid("")
+
+
+def withheld(place: Path, weights: Weights, held: Callable[[Path], Trial] = lambda _: Trial()) -> str:
+    """What a case is worth without its weights, in a sentence; its own check is run for it, in a copy of the case. ``held``:
+    makes the trial, with private copies of what was agreed to below the folder that it is given."""
+    if weights == "none":
+        return "The weights were left out: whoever has them can put them back; nobody else can run this case."
+    with scratch("narrowdown-trial-") as folder:
+        case = folder / "case"
+        shutil.copytree(place, case)
+        try:
+            trial = held(folder)
+            if trial.text:
+                (case / "check.py").write_text(trial.text, encoding="utf-8")
+            done = subprocess.run(
+                [sys.executable, "-P", case.absolute() / "check.py"],
+                capture_output=True,
+                text=True,
+                timeout=600,
+                check=False,
+                cwd=trial.folder if trial.folder and trial.folder.is_dir() else case,
+                env=environment.for_checker(os.environ),
+            )
+            checkfiles.check_unchanged(trial.laid)
+        except NotAgreed as problem:
+            raise SessionProblem(f"{problem} {AGREEING}") from None
+    if done.returncode == 1:
+        return "The weights are random ones of the same mean, spread and extremes; the failure survives that."
+    if done.returncode == 0:
+        return (
+            "The weights are random ones of the same mean, spread and extremes, and with them the failure is GONE: this case "
+            "does not show it. It depends on the true weights."
+        )
+    why = (done.stdout.strip() or done.stderr.strip()).splitlines()
+    return f"The weights are random ones; whether the failure survives that could not be told here ({why[-1] if why else '?'})."
+
+
+def held_check(culprit: Culprit, asked: Asked, problem: Problem, consent: Consent) -> Callable[[Path], Trial]:
+    """The case's check as it is run where the session is: with private copies of its libraries, and of what its check command
+    names, in the user's folder. Called, it raises NotAgreed."""
+
+    def make(place: Path) -> Trial:
+        engine, command = parse(culprit.case.engine or problem.engine), problem.check
+        laid, folder = checkfiles.Laid(command), Path(problem.folder) if problem.folder else None
+        user = place / "user"
+        user.mkdir()
+        with under(consent):
+            for option in file_options(engine.name) if not command else ():
+                if option.type == "library" and (paths := engine.get(option.name)):
+                    engine = engine.with_option(option.name, "+".join(str(copy(path)) for path in paths.split("+")))
+            for option in pair_options(engine.name) if not command else ():
+                if pairs := engine.get(option.name):
+                    placed = with_libraries(pairs.split("+"), lambda path: str(copy(path)))
+                    engine = engine.with_option(option.name, "+".join(placed))
+            for option in command_options(engine.name) if not command else ():
+                if words := engine.get(option.name):
+                    each = checkfiles.lay_out(words, folder or user, user, of_command(words), (), place)
+                    engine = engine.with_option(option.name, each.command)
+                    laid = laid._replace(in_place={**laid.in_place, **each.in_place})
+            if command:
+                if command != consent.check or problem.folder != consent.folder:
+                    raise NotAgreed("The check command was not agreed to; nothing was run.", command)
+                files = {path: consent.files[path] for path in consent.check_files}
+                laid = checkfiles.lay_out(command, folder or user, user, files, (), place)
+            if folder and any(user.iterdir()) and not laid.in_place:
+                link_others(folder, user)
+                folder = user
+        own = msgspec.structs.replace(asked, engine=str(engine), check=laid.command, needs=())
+        return Trial(script(culprit, own), folder, laid)
+
+    return make
