@@ -50,94 +50,112 @@ def say_found(said: Report) -> list[str]:
 
 def list_todo(scene: Scene, verdict: str) -> list[Deed]:
     """What to do now, the first thing first; keys stand in braces, as ``Narrowdown.fill_in_keys`` fills them in."""
-    here, name = scene.folder, name_for_command(scene.folder)
-    made = (
-        [Deed("{rewind} goes back to any question, to answer it otherwise.")]
-        if verdict in ("unresolved", "refused")
-        else []
-    )
-    by_hand = next((c.text for c in commands(scene) if c.text), "")
-    cure = scene.state.findings.workaround
-    if verdict == "worked-around" and cure is not None:
-        if MIXED in scene.files:
-            kept = len(cure.keep_names)
-            said = (
-                f": {count(kept, 'node')} of it, named below, {'stays' if kept == 1 else 'stay'} in higher precision."
+    return [
+        *_list_by_verdict(scene, verdict),
+        *_list_handing_on(scene),
+        *_list_going_on(scene),
+        Deed(f"{shorten_path(scene.folder / REPORT)} tells all of it, to read or to send."),
+    ]
+
+
+def _list_by_verdict(scene: Scene, verdict: str) -> list[Deed]:
+    """What follows from how it ended."""
+    name = name_for_command(scene.folder)
+    match verdict:
+        case "unresolved" | "refused":
+            return [Deed("{rewind} goes back to any question, to answer it otherwise.")]
+        case "worked-around":
+            cure = scene.state.findings.workaround
+            return _list_cures(scene, cure) if cure is not None else []
+        case "fixed-by-sanitizing":
+            by_hand = next((c.text for c in commands(scene) if c.text), "")
+            return [Deed("Use the cleaned model. This writes it:", by_hand)]
+        case "not-reproduced":
+            return _list_more_inputs(scene, name)
+        case "input-sensitive":
+            told = (
+                "Compare engines on real inputs. If real ones fail somewhere, start again with just those (--inputs)."
             )
-            instead = f"Use this model in place of yours{said if kept else f'. {remedy(cure)}'}"
-            made.append(Deed(instead, shorten_path(here / MIXED)))
-        else:
-            made.append(Deed(remedy(cure)))
-        if f"case/{APPLY}" in scene.files:
-            made.append(say_first(report(scene).workaround, shorten_path(here / "case" / APPLY)))
-        elif MIXED not in scene.files and cure.keep_names:
-            made.append(Deed("{copy} copies commands that do it with other tools."))
-    if verdict == "fixed-by-sanitizing":
-        made.append(Deed("Use the cleaned model. This writes it:", by_hand))
-    if verdict == "not-reproduced":
-        if not scene.problem.inputs:
-            told = "Only made-up inputs were tried, and yours may fail: {edit} gives your own, or:"
-            made.append(Deed(told, f"narrowdown edit {name} --inputs FILE.npz"))
-        made.append(
-            Deed(
-                "Does it fail on another machine? Copy the session's folder there; this measures the same:",
-                f"narrowdown replay {name}",
-            )
+            return [Deed(told)]
+        case "reference-suspect":
+            told = "Start again with a reference that can be trusted (--reference), before blaming the engine."
+            return [Deed(told)]
+        case "export-at-fault":
+            return [
+                Deed("Export the model again; then compare the new one with the same golden outputs (--reference).")
+            ]
+        case "not-determined":
+            return [
+                Deed(
+                    "Start again with another measure of what is wrong ({edit} keeps what still holds): --tolerance, --metric "
+                    "max_abs, or other --inputs."
+                )
+            ]
+    return []
+
+
+def _list_cures(scene: Scene, cure: Workaround) -> list[Deed]:
+    """How the workaround is put to use: the model that has it, or the engine's words for it."""
+    here, made = scene.folder, []
+    if MIXED in scene.files:
+        kept = len(cure.keep_names)
+        said = f": {count(kept, 'node')} of it, named below, {'stays' if kept == 1 else 'stay'} in higher precision."
+        instead = f"Use this model in place of yours{said if kept else f'. {remedy(cure)}'}"
+        made.append(Deed(instead, shorten_path(here / MIXED)))
+    else:
+        made.append(Deed(remedy(cure)))
+    if f"case/{APPLY}" in scene.files:
+        made.append(say_first(report(scene).workaround, shorten_path(here / "case" / APPLY)))
+    elif MIXED not in scene.files and cure.keep_names:
+        made.append(Deed("{copy} copies commands that do it with other tools."))
+    return made
+
+
+def _list_more_inputs(scene: Scene, name: str) -> list[Deed]:
+    """Where nothing failed: what else may fail."""
+    more = f"narrowdown edit {name} --inputs FILE.npz"
+    elsewhere = "Does it fail on another machine? Copy the session's folder there; this measures the same:"
+    made = [Deed(elsewhere, f"narrowdown replay {name}")]
+    if not scene.problem.inputs:
+        told = "Only made-up inputs were tried, and yours may fail: {edit} gives your own, or:"
+        return [Deed(told, more), *made]
+    if not scene.problem.check:
+        told = "Do others of your samples fail? More runs of these do not tell. {edit} gives them, or:"
+        made.append(Deed(told, more))
+    return made
+
+
+def _list_handing_on(scene: Scene) -> list[Deed]:
+    """What to do with the case, where there is one."""
+    if not scene.state.findings.culprits:
+        return []
+    case = scene.folder / "case"
+    made = [
+        Deed(
+            f"Hand the case folder on to {name_addressee(scene.problem.engine)}: attach it as a zip; issue.md in it is the "
+            "text. This shows the fault:",
+            f"python {shorten_path(case / 'check.py')}"
+            if can_check(scene.problem)
+            else f"cat {shorten_path(case / 'commands.sh')}",
         )
-        if scene.problem.inputs and not scene.problem.check:
-            told = "Do others of your samples fail? More runs of these do not tell. {edit} gives them, or:"
-            made.append(Deed(told, f"narrowdown edit {name} --inputs FILE.npz"))
-    if verdict == "input-sensitive":
+    ]
+    if "case/traces.txt" in scene.files:
         made.append(
-            Deed("Compare engines on real inputs. If real ones fail somewhere, start again with just those (--inputs).")
+            Deed("Before you send it: files of it still name a folder, a user or a host; traces.txt says which.")
         )
-    if verdict == "reference-suspect":
-        made.append(Deed("Start again with a reference that can be trusted (--reference), before blaming the engine."))
-    if verdict == "export-at-fault":
-        made.append(
-            Deed("Export the model again; then compare the new one with the same golden outputs (--reference).")
-        )
-    if verdict == "not-determined":
-        made.append(
-            Deed(
-                "Start again with another measure of what is wrong ({edit} keeps what still holds): --tolerance, --metric "
-                "max_abs, or other --inputs."
-            )
-        )
-    if scene.state.findings.culprits:
-        made.append(
-            Deed(
-                f"Hand the case folder on to {name_addressee(scene.problem.engine)}: attach it as a zip; issue.md in it is the "
-                "text. This shows the fault:",
-                f"python {shorten_path(here / 'case' / 'check.py')}"
-                if can_check(scene.problem)
-                else f"cat {shorten_path(here / 'case' / 'commands.sh')}",
-            )
-        )
-        if "case/traces.txt" in scene.files:
-            made.append(
-                Deed("Before you send it: files of it still name a folder, a user or a host; traces.txt says which.")
-            )
-        made.append(
-            Deed(
-                "Once the engine is mended, this tells whether the fault is gone:",
-                f"narrowdown replay {name} --expect fixed",
-            )
-        )
+    mended = "Once the engine is mended, this tells whether the fault is gone:"
+    return [*made, Deed(mended, f"narrowdown replay {name_for_command(scene.folder)} --expect fixed")]
+
+
+def _list_going_on(scene: Scene) -> list[Deed]:
+    """What can be asked after the end."""
+    name, made = name_for_command(scene.folder), []
     if offer(scene.state, scene.problem):
-        made.append(
-            Deed(
-                "Is it a known bug, and what else cures it? {after} goes on with that, or:", f"narrowdown after {name}"
-            )
-        )
+        told = "Is it a known bug, and what else cures it? {after} goes on with that, or:"
+        made.append(Deed(told, f"narrowdown after {name}"))
     if line := offer_ladder(scene.state, scene.problem, name):
-        made.append(
-            Deed(
-                "Since when is it wrong, and is it mended? This installs releases and says first how large they are:",
-                line,
-            )
-        )
-    made.append(Deed(f"{shorten_path(here / REPORT)} tells all of it, to read or to send."))
+        told = "Since when is it wrong, and is it mended? This installs releases and says first how large they are:"
+        made.append(Deed(told, line))
     return made
 
 
