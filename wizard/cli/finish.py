@@ -92,7 +92,7 @@ def _one_terminal() -> bool:
 
 
 def _tell(reading: Reading, report: Report, written: Written) -> None:
-    """What was found, what there is to hand on, and the commands that go on from here. What may be pasted is not broken into rows."""
+    """What was found, what there is to hand on, and the commands that go on from here. What may be pasted stays in one row."""
     place, problem, state = reading.folder, reading.description.problem, reading.state
     end = reading.flow.ends.get(report.end)
     said = end is not None and report.headline == end.title  # by the display, already
