@@ -55,9 +55,11 @@ LATER = 1 / 65
 # Where kernels are timed, the first build with nodes kept in higher precision: seconds, a part of the first build of all, and
 # seconds for each node. Of 21 such builds of five models, of 2, 4 and 20 nodes, 20 came within a factor of two, or a second.
 FIRST_KEPT, FIRST_KEPT_SPAN = (0.5, 1 / 120, 0.35), (0.7, 1.6)
-# Seconds of a part's build, where kernels are timed and no part was built yet: 0.2 to 0.9 on five models, 1.2 to 3 on three. Once
-# some were built, whether for what they do by themselves or to the outputs, these tell what follows.
+# Seconds of a part's build, where kernels are timed and no part was built yet: 0.2 to 0.9 on five models, 1.2 to 3 on three.
+# Where the whole was built again so many, and this part of the latest of those: of 38 steps on nine models the first part took
+# 0.35 to 2.2 times that. Once some were built, whether for what they do by themselves or to the outputs, these tell what follows.
 CUT, CUT_SPAN, CUT_TOLD = 0.6, (0.25, 5.0), (0.4, 3.0)
+CUT_LEAST, CUT_LATER, CUT_LATER_SPAN = 0.4, 0.2, (0.35, 2.2)
 # A run with fewer marks than this part of the nodes takes what one without any does.
 MANY = 20
 # Times its least that the most of a range is, from which it tells more than a number between them; and before a step runs, where
@@ -379,7 +381,7 @@ def _span_of_kind(work: Work, seen: Sequence[Seen]) -> Span:
         return READ
     like = _list_like(work, _that_worked([s for s in seen if not s.first]))
     if work.timed and work.kind in CUTTING and not work.dear and not (work.afresh and any(s.afresh for s in like)):
-        return CUT_TOLD if like else CUT_SPAN
+        return CUT_TOLD if like else CUT_LATER_SPAN if _list_later_builds(seen) else CUT_SPAN
     if work.kind == "whole" and work.timed and not any(s.broke for s in like):
         return SELDOM
     if not like and _is_told_by_reference(work, seen):
@@ -412,7 +414,7 @@ def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
         # No later build was made.
         return work.probes * (work.more + LEAST + LATER * max(firsts)) if work.timed else None
     if each is None and work.timed and work.kind in CUTTING:
-        each = CUT
+        each = _price_first_cut(seen)
     if work.afresh and work.dear and not any(s.afresh and s.kind in ("part", "effect") for s in seen):
         # Parts were asked of a twin. As given, with no timings at hand, one took as long as there, or thirty times (an H100).
         if not work.timed:
@@ -434,6 +436,17 @@ def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
     if each is None and work.kind in ("import", "read") and seen:
         each = min(s.seconds for s in seen)
     return None if each is None else work.probes * (work.more + work.times * each)
+
+
+def _price_first_cut(seen: Sequence[Seen]) -> float:
+    """Seconds of the first part that is built where kernels are timed."""
+    later = _list_later_builds(seen)
+    return CUT_LEAST + CUT_LATER * later[-1] if later else CUT
+
+
+def _list_later_builds(seen: Sequence[Seen]) -> list[float]:
+    """Seconds of the builds of the whole model but the first."""
+    return [s.build_seconds for s in seen if s.kind == "whole" and s.build_seconds and not s.first and not s.broke]
 
 
 def price_kept(nodes: int, seen: Sequence[Seen]) -> Work:

@@ -233,10 +233,10 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         alone = works.part(ctx, 2, ahead=False)
         return Plan((*works.before(ctx, size), Work("read"), alone, *works.settled(ctx, params.verify)))
     if not group:
-        # Where builds are dear it was right by itself, or failed and cost next to nothing more.
-        settled = () if ctx.findings.dear or ctx.findings.twin else works.settled(ctx, params.verify)
         alone = works.part(ctx, 1, ahead=False)
-        return Plan((*works.before(ctx, size), *works.twin(ctx), Work("read"), alone, *settled))
+        return Plan(
+            (*works.before(ctx, size), *works.twin(ctx), Work("read"), alone, *works.settled(ctx, params.verify))
+        )
     search = 1 if group == 1 else GROWN * group
     searched = works.between(works.effect(ctx, search), 1, MOST_GROWN if group == 1 else 2 * search)
     return Plan(

@@ -5,7 +5,7 @@ import mmap
 import os
 import re
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from engines.asking import Note, StepContext
 from engines.graph.index import GraphIndex
 from engines.probe import AnyProbe, LoadInputs, Measurement, SampleInfo
 from engines.search.cost import (
+    CUTTING,
     ENOUGH,
     LATELY,
     OTHERWISE,
@@ -56,6 +57,12 @@ AS_IT_WENT, FORETOLD = (0.6, 1.3), (0.85, 1.5)
 # Times the least that the most of what is left is, from which no number is said while more may be found than was planned: with
 # 4 of 48 numbers that were told after a tenth of a look at each layer 41 were near, so of 39 38.
 SEARCHING = 3.0
+# Times what the parts tell that a step has built where kernels are timed, what its others take. The first two are its part on the
+# engine as it is and with its precision as an order; one that took less seconds found its timings done, and tells nothing.
+OWN_CUTS, TRIED, DONE = (0.6, 1.6), 2, 0.25
+# Of the dearest of its parts, what one took at the least whose kernels were timed for it; and times what such a one took that a
+# fresh build of it does: 0.9 to 2.
+TIMED, ANEW = 0.3, 1.25
 # Effects of single layers after which the mean tells what the others take: of 34 looks after two or three, nine of ten came at
 # 0.47 to 1.64 times that.
 SOME = 2
@@ -185,7 +192,7 @@ def estimate_rest(
     here, there = plan.only(emulated=False), plan.only(emulated=True)
     said, told = (-1, False) if beside else (note.expected, note.expected >= 0 and not note.more)
     rest = _count_rest(here, done - asked, said, least=0 if beside else 1, more=note.more)
-    rest = Plan(tuple(_as_it_went(work, here, found, done, told) for work in rest.works))
+    rest = Plan(_as_its_own(tuple(_as_it_went(work, here, found, done, told) for work in rest.works), own))
     if note.runs:
         rest = Plan((Work("whole", rest.probes, runs=-(-note.runs // rest.probes), reused=True),))
     if note.kept and any(w.timed for w in rest.works):
@@ -264,6 +271,22 @@ def _as_it_went(work: Work, plan: Plan, found: tuple[Seen, ...], done: int, told
         return msgspec.structs.replace(work, span=span)
     span = span[0] * FORETOLD[0], span[1] * FORETOLD[1]
     return msgspec.structs.replace(work, least=-1, most=-1, span=span)
+
+
+def _as_its_own(works: tuple[Work, ...], own: Sequence[Seen]) -> tuple[Work, ...]:
+    """Where kernels are timed, parts as those that this very step has built, once it is through with its search: they hold the
+    same nodes. What it built last tells most, but for what found all of its timings done."""
+    cuts = [s for s in own if s.kind in CUTTING and not s.broke]
+    built = [s.seconds for s in cuts if not s.reused]
+    if len(cuts) < TRIED or max(built, default=0.0) < DONE or any(w.open for w in works):
+        return works
+    last = next(s for s in reversed(built) if s >= max(built) * TIMED)
+    return tuple(
+        msgspec.structs.replace(w, told=w.times * last * (ANEW if w.afresh else 1.0), span=OWN_CUTS)
+        if w.timed and w.kind in CUTTING
+        else w
+        for w in works
+    )
 
 
 def _within(plan: Plan, ctx: StepContext, size: Size) -> Plan:

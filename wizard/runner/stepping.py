@@ -29,7 +29,7 @@ from wizard.runner.ledger import Ledger
 from wizard.runner.limits import Usual, build_limit, probe_limit
 from wizard.runner.scout import Opened, Scout
 from wizard.runner.settling import SETTLED, count_tried, with_budget
-from wizard.runner.sharing import count_jobs, tell_of_sharing
+from wizard.runner.sharing import count_faster, count_jobs, tell_of_sharing
 from wizard.runner.snapshot import Work
 from wizard.session.decide import RunStep
 from wizard.session.events import NoteAdded, StepCancelled, StepFinished, StepStarted
@@ -191,7 +191,7 @@ class Stepping:
         found = self._work.experience.of(state, ctx)
         self._work.spec = spec
         self._work.estimate = await asyncio.to_thread(
-            estimate, spec, ctx, state, self._fingerprints.known, self._ledger.store, found, self._jobs(ctx)
+            estimate, spec, ctx, state, self._fingerprints.known, self._ledger.store, found, self._faster(ctx)
         )
 
     async def _offer(self) -> bool:
@@ -250,6 +250,9 @@ class Stepping:
 
     def _jobs(self, ctx: StepContext) -> int:
         return count_jobs(self._devices.jobs, self._devices.slots, self._devices.gpus(), ctx.engine_info)
+
+    def _faster(self, ctx: StepContext) -> int:
+        return count_faster(self._jobs(ctx), self._devices.gpus(), ctx.engine_info)
 
     # -- while it runs
 

@@ -13,11 +13,15 @@ from engines.findings import Case, Culprit, Findings, Suspect, Workaround
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Candidate, Check, Describe, Import, Inspect, Measure, Measurement, SampleInfo, Sanitize
 from engines.search import fewest
+from engines.search import works as phrases
 from engines.search.cost import (
     BESIDE,
     BESIDE_IT,
     BESIDES,
     CUT,
+    CUT_LATER,
+    CUT_LATER_SPAN,
+    CUT_LEAST,
     CUT_SPAN,
     CUT_TOLD,
     CUTTING,
@@ -50,7 +54,7 @@ from engines.steps.precision import BUILT, BUILT_FEW, BUILT_MANY, DRAFTED, IN_FP
 from engines.steps.registry import STEPS
 from engines.steps.repeat import KEPT_SPAN
 from engines.steps.sanitize import ANEW
-from engines.views import EngineView, view_engine
+from engines.views import Capability, EngineView, OptionView, view_engine
 
 ENGINE, REFERENCE = "emulate:precision=fp16", "onnxruntime"
 SAMPLES = (SampleInfo("real:0", "in.npz", rows=8), SampleInfo("random:0", "random by role"))
@@ -168,15 +172,21 @@ def test_where_kernels_are_timed_a_later_build_takes_a_little_of_a_dear_first_on
 
 
 def test_a_part_that_was_never_built_is_priced_where_kernels_are_timed() -> None:
-    """0.2 to 3 s on eight models whose whole took up to 8 s each, warm. Any part tells of the others then."""
+    """0.2 to 3 s on eight models whose whole took up to 8 s each, warm: more where that took more. Any part tells of the others
+    then."""
+    first = Seen("whole", 1, 1, 90.0, build_seconds=89.0, first=True)
     whole = Seen("whole", 1, 1, 4.0, build_seconds=3.8)
     part = Work("part", 3, rows=1)
     timed = msgspec.structs.replace(part, timed=True, afresh=True, dear=True)
     assert price_work(part, [whole]) == pytest.approx(3 * 0.6), "beside the whole model"
-    assert price_work(timed, [whole]) == pytest.approx(3 * CUT)
+    assert price_work(timed, [first]) == pytest.approx(3 * CUT), "which tells nothing of later builds"
+    stood = msgspec.structs.replace(whole, build_seconds=0.0, reused=True)
+    again = [first, msgspec.structs.replace(whole, build_seconds=9.0), whole, stood]
+    assert price_work(timed, again) == pytest.approx(3 * (CUT_LEAST + CUT_LATER * 3.8)), "the latest of those"
     for kind in CUTTING:
         told = msgspec.structs.replace(timed, kind=kind, afresh=False, dear=False)
-        assert span_work(told, [whole]) == CUT_SPAN
+        assert span_work(told, [first]) == CUT_SPAN
+        assert span_work(told, again) == CUT_LATER_SPAN
         for other in CUTTING:
             seen = [whole, Seen(other, 1, 1, 2.0, build_seconds=2.0)]
             assert price_work(told, seen) == 6.0
@@ -430,6 +440,28 @@ def test_a_group_costs_more_than_a_node() -> None:
     assert many.probes > one.probes + 10
     searched = [next(w for w in plan.works if w.open) for plan in (one, many)]
     assert [(w.least, w.most) for w in searched] == [(1, 52), (1, 48)], "a cut that passes is grown"
+
+
+def test_where_kernels_are_timed_half_of_what_makes_a_case_simpler_is_told_to_cost_nothing() -> None:
+    """Nor does a part that fails alone have a passing neighbour there, whose builds may be dear: what was foretold is cut out."""
+    cured = Workaround(kind="precision", engine=ENGINE, keep="4")
+    found = msgspec.structs.replace(LOCKED, workaround=cured, dear=90.0)
+    for view, times, last in ((EngineView(), 1.0, "effect"), (EngineView(gpus=1), phrases.SHRUNK, "part")):
+        asked = STEPS["extract"].plan(context(found, engine_info=view), Size(100)).works
+        assert next(w.times for w in asked if w.probes == 7) == times, "settled where builds are dear, too"
+        assert (asked[-1].kind, asked[-1].afresh, asked[-1].dear) == (last, True, True), (
+            "as given, where a twin is asked"
+        )
+
+
+def test_where_precision_is_an_order_fresh_builds_are_those_of_the_engine_that_is_asked() -> None:
+    order = OptionView("typing", ordered="strong")
+    view = EngineView(gpus=1, capabilities={"strongly-typed": Capability(True)}, options=(order,))
+    found = msgspec.structs.replace(LOCKED, dear=90.0)
+    for twin, dear in (("", False), ("trt:level=1", True)):
+        ctx = context(msgspec.structs.replace(found, twin=twin), engine_info=view)
+        assert phrases.afresh(ctx, Work("part")).dear is dear
+    assert phrases.afresh(context(found, engine_info=EngineView(gpus=1)), Work("part")).dear
 
 
 def test_where_rounding_alone_breaks_the_tolerance_the_effect_of_most_nodes_is_asked_and_of_parts_of_the_model() -> (

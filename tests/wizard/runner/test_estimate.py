@@ -24,6 +24,7 @@ from engines.search.cost import BESIDES, LINE, OTHERWISE, Cost, Kind, Plan, Seen
 from engines.steps import registry
 from engines.steps.base import StepSpec
 from engines.store.content import Store
+from engines.views import EngineView
 from wizard.runner import estimate as estimating
 from wizard.runner import snapshot as snapshots
 from wizard.runner.estimate import (
@@ -38,6 +39,7 @@ from wizard.runner.estimate import (
     rest_of,
 )
 from wizard.runner.options import Options
+from wizard.runner.sharing import count_faster
 from wizard.runner.snapshot import Artist, left_of
 from wizard.session.events import NoteAdded, SessionClosed, StepStarted
 from wizard.session.growing import Growing
@@ -483,3 +485,41 @@ def test_a_model_is_as_large_as_it_and_the_weights_files_that_it_names(tmp_path:
     assert model_bytes(tmp_path / "m.onnx") == len(data) + 1_070
     assert model_bytes(tmp_path / "v") == 70
     assert model_bytes(tmp_path / "none.onnx") == model_bytes(tmp_path) == -1
+
+
+SETTLED = Plan(
+    (
+        Work("part", 2, rows=1, timed=True), Work("effect", 1, rows=1, timed=True, times=0.1),
+        Work("part", 7, rows=1, timed=True, times=0.45), Work("part", 3, rows=1, timed=True, afresh=True),
+    )
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "took",
+    [
+        (1.55, 0.0, 1.67, 1.67, 0.07, 0.07, 0.07, 1.52, 1.62, 1.51),
+        (5.58, 2.31, 0.0, 2.42, 1.92, 2.47, 0.82, 0.9, 0.81, 2.13, 2.02, 1.91),
+        (0.38, 0.61, 0.01, 0.6, 0.76, 0.06, 0.11, 1.23, 1.01, 1.21),
+        (2.08, 0.17, 1.81, 2.16, 2.1, 0.08, 0.08, 0.08, 2.37, 2.26, 1.82),
+    ],
+)
+def test_a_case_is_told_as_one_number_once_its_part_was_built_where_kernels_are_timed(took: tuple[float, ...]) -> None:
+    """As it was on TensorRT: two-ways, sort, wake and basic_pitch. What its part takes tells what follows, parts that an earlier
+    step has built do not."""
+    before = (*(Seen("effect", 1, 1, 0.14, build_seconds=0.14) for _ in range(8)),)
+    found = (*before, *(Seen("part", 1, 1, s, build_seconds=s, reused=s < 0.05) for s in took))
+    told = [estimate_rest(Estimate(SETTLED), found[: 8 + n], n, Note(""), 0.0) for n in range(3)]
+    assert [t.seconds >= 0 for t in told] == [False, False, True]
+    assert sum(took[2:]) / 2 <= told[2].seconds <= 2 * sum(took[2:])
+    done = (*before, *(Seen("part", 1, 1, 0.1, build_seconds=0.1) for _ in range(2)))
+    assert estimate_rest(Estimate(SETTLED), done, 2, Note(""), 0.0).seconds == -1, "their timings were done"
+    search = Plan((Work("effect", 4, rows=1, timed=True, least=1, most=8), *SETTLED.works))
+    assert estimate_rest(Estimate(search), found[:10], 2, Note(""), 0.0).seconds == -1, (
+        "what it ends with is not known yet"
+    )
+
+
+@pytest.mark.parametrize(("gpus", "takes", "faster"), [(1, 1, 1), (2, 1, 2), (8, 1, 4), (1, 0, 4)])
+def test_builds_that_share_a_gpu_make_no_search_faster(gpus: int, takes: int, faster: int) -> None:
+    assert count_faster(4, gpus, EngineView(gpus=takes)) == faster
