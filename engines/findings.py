@@ -110,7 +110,7 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     margin: float = 0.0  # tolerance / error, >= 1 when it holds
     cost: str = ""
     minimal: bool = False
-    foretold: int = 0  # of a minimal set the nodes that only an emulation of the precision was seen to need
+    foretold: int = 0  # of a minimal set those not built without: an emulation failed so, or the engine with more kept
     forbid: dict[str, tuple[str, ...]] = {}  # tactics that layers may not choose
     # What to mind, one sentence: what casts in the model do where the engine is free to ignore them; what cannot be seen here.
     tried: str = ""

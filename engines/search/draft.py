@@ -56,6 +56,28 @@ def emulate_search(search: Fewest, emulation: str) -> Fewest:
     return Fewest(msgspec.structs.replace(there, ctx=steady), params, search.everything)
 
 
+class Word(msgspec.Struct):
+    """How far what is told of sets without a build has held: so often right, so often wrong, so often taken. ``ordered``: types
+    are an order."""
+
+    ordered: bool
+    right: int = 0
+    wrong: int = 0
+    taken: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether what was taken without a build still stands."""
+        return self.wrong <= (self.right // FORGIVING if self.ordered else 0)
+
+    def takes(self) -> bool:
+        """Whether a failure that was told is taken for one now."""
+        if not self.holds or self.right < BORNE_OUT[not self.ordered]:
+            return False
+        self.taken += 1
+        return self.taken % SPOT_CHECKS[not self.ordered] != 0
+
+
 class Draft:
     """The emulation beside one search on the engine. What was asked of it is asked once."""
 
@@ -65,8 +87,12 @@ class Draft:
         self._cheap = max(QUICK, build_seconds / CHEAPER)
         self._at_once = build_seconds * SMALL_SHARE
         self._ordered = is_ordered(search.ask.ctx)
-        self._right = self._wrong = self._taken = self._put = 0
-        self._foretold: dict[NodeSet, float] = {}  # sets taken to fail -> the loosest tolerance that they were held to
+        self._put = 0
+        # What the emulation says, and what a larger set says that the engine was clearly wrong with.
+        self._emulated, self._larger = Word(self._ordered), Word(self._ordered)
+        self._tested = self._emulated  # the one that is put to the engine now
+        # Sets taken to fail -> the loosest tolerance that they were held to, by whose word.
+        self._foretold: dict[NodeSet, tuple[float, Word]] = {}
 
     def open(self, search: Fewest) -> Sub[Fewest | None]:
         """The search on the emulation, knowing what that on the engine has seen; None where the engine is about as quickly asked,
@@ -83,26 +109,37 @@ class Draft:
     def foretell(
         self, search: Fewest, keep: NodeSet, rule: Criterion, samples: tuple[str, ...]
     ) -> Sub[tuple[tuple[str, ...], bool]]:
-        """What of the samples that decide fails clearly with this set in the emulation, as fed, and whether that is taken for the
-        engine's answer. Nothing where none does, where the engine was seen to fail, or where that word has not held."""
-        if self.holds and self._foretold.get(keep, -1.0) >= rule.tolerance:
+        """What of the samples that decide fails clearly with this set, by the emulation or as it did on the engine with more
+        nodes kept, as fed, and whether that is taken for the engine's answer. Nothing where none does, where the engine was seen
+        to fail, or where that word has not held."""
+        if self._is_taken(keep, rule):
             return (), True
         if search.is_short(keep, rule):
             return (), False
-        hard: tuple[str, ...] = yield from self._list_hard(search, keep, rule, samples)
-        taken = bool(hard) and self.takes_it()
+        clearly = tighten_criterion(rule, 1 / (CLEARLY if self._ordered else FREELY))
+        word, hard = self._larger, search.list_short_above(keep, clearly) if self._larger.holds else ()
+        if not hard:
+            word, hard = self._emulated, (yield from self._list_hard(search, keep, rule, samples))
+        self._tested = word
+        taken = bool(hard) and word.takes()
         if taken:
-            self._foretold[keep] = max(rule.tolerance, self._foretold.get(keep, 0.0))
+            before = self._foretold[keep][0] if keep in self._foretold else 0.0
+            self._foretold[keep] = max(rule.tolerance, before), word
         return hard, taken
 
     def list_foretold(self, keep: NodeSet) -> frozenset[int]:
         """The nodes without which the set was taken to fail, while that stands."""
-        return frozenset(n for n in keep if self.holds and tuple(k for k in keep if k != n) in self._foretold)
+        without = ((n, tuple(k for k in keep if k != n)) for n in keep)
+        return frozenset(n for n, less in without if less in self._foretold and self._foretold[less][1].holds)
+
+    def _is_taken(self, keep: NodeSet, rule: Criterion) -> bool:
+        tolerance, word = self._foretold.get(keep, (-1.0, self._emulated))
+        return word.holds and tolerance >= rule.tolerance
 
     def _list_hard(
         self, search: Fewest, keep: NodeSet, rule: Criterion, samples: tuple[str, ...]
     ) -> Sub[tuple[str, ...]]:
-        if self._put >= FORETOLD or not self.holds:
+        if self._put >= FORETOLD or not self._emulated.holds:
             return ()
         there: Fewest | None = yield from self.open(search)
         if there is None:
@@ -112,28 +149,18 @@ class Draft:
         plain: Measurement = yield from there.measure((), everywhere)
         fed = everywhere if plain.build_seconds + plain.run_seconds <= self._at_once else samples
         # What is left out of a set that fails already is left out of this one, too: then the emulation need not be so sure.
-        times = 1.0 if self._ordered and search.lies_in_short(keep, rule) else CLEARLY if self._ordered else FREELY
+        times = CLEARLY if self._ordered else FREELY
+        if self._ordered and search.list_short_above(keep, rule):
+            times = 1.0
         self._put += 1
         loose = tighten_criterion(rule, 1 / times)
         yield from there.passes(keep, loose, fed)
         return there.list_short(keep, loose, fed)
 
-    def takes_it(self) -> bool:
-        """Whether a failure that was foretold is taken for one now, without a build."""
-        if self._right < BORNE_OUT[not self._ordered]:
-            return False
-        self._taken += 1
-        return self._taken % SPOT_CHECKS[not self._ordered] != 0
-
     def bear_out(self, *, failed: bool) -> None:
-        """What the engine made of a set whose failure was foretold."""
-        self._right += failed
-        self._wrong += not failed
-
-    @property
-    def holds(self) -> bool:
-        """Whether what was taken without a build still stands."""
-        return self._wrong <= (self._right // FORGIVING if self._ordered else 0)
+        """What the engine made of the set whose failure was told last."""
+        self._tested.right += failed
+        self._tested.wrong += not failed
 
 
 def draft_for_given(ask: Inquiry, emulation: str, seeds: NodeSet) -> Sub[NodeSet]:

@@ -42,7 +42,7 @@ class Kept(msgspec.Struct, frozen=True):
     knee: "Knee | None" = None
     written: WrittenOut = WrittenOut()
     plain: float = 0.0  # error with nothing kept; told where everything kept is not enough
-    foretold: int = 0  # of a minimal set the nodes without which it was seen to fail in an emulation alone
+    foretold: int = 0  # of a minimal set the nodes that it was not built without
     put_off: bool = False  # it was wrong on some that it was not made on, and was enough for now
 
 

@@ -180,7 +180,7 @@ def _size(cure: Workaround) -> tuple[Fact, ...]:
         return (Fact(nearly),)
     if cure.minimal and cure.foretold:
         rest = len(ranges.decode(cure.keep)) - cure.foretold
-        there = "in an emulation of the precision"
+        there = "in an emulation of the precision or with more nodes kept"
         if rest:
             there = f"{rest} on this engine, {cure.foretold} {there}"
         return (Fact(f"Not one of its {things} can be left out: the set was tried without each of them, {there}."),)

@@ -21,12 +21,13 @@ def polish_best(
     search: Fewest, best: Best, likely: Sequence[int], held: frozenset[str], plain: Measurement
 ) -> Sub[Best]:
     """A set that was widened, without what it no longer needs, where that does as well on samples that neither was made on;
-    else the set itself. Where it has lost some, the samples that were made on the way decide, too, but for the last batch."""
+    else the set itself. Where it has lost some, the samples that were made on the way decide, too, but for the last batch; where
+    each set is run on all that decides they do at once."""
     search.limit = max(search.params.budget, search.spent + search.params.budget // 2)
     less: NodeSet = ()
     for trim in range(TRIMS):
-        if trim:
-            yield from _let_decide(search, best, search.batches[:-1])
+        if trim or search.together:
+            yield from _let_decide(search, best, search.batches[:-1] if trim else search.batches)
         less = yield from polish(search, best.keep, likely, less)
         if less == best.keep:
             break

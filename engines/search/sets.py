@@ -116,10 +116,11 @@ class KeptSets:
         known = self._answers.get(keep, {})
         return tuple(s for s in fed if s in known and judge_whole(self.judged(known[s]), criterion).failed)
 
-    def lies_in_short(self, keep: NodeSet, criterion: Criterion) -> bool:
-        """Whether a set that holds all of this one was seen not to do."""
+    def list_short_above(self, keep: NodeSet, criterion: Criterion) -> tuple[str, ...]:
+        """That on which a set that holds all of this one was seen not to do; empty where none was."""
         inside = set(keep)
-        return any(inside.issubset(k) and self.is_short(k, criterion) for k in self._answers if len(k) > len(keep))
+        above = (k for k in self._answers if len(k) > len(keep) and inside.issubset(k))
+        return next(filter(None, (self.list_short(k, criterion, self._answers[k]) for k in above)), ())
 
     def list_needed(self, keep: NodeSet, criterion: Criterion) -> frozenset[int]:
         """The nodes of the set without which a sample was seen to fail that passes with it, by this criterion."""

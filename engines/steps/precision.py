@@ -47,7 +47,7 @@ class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     keep: int = 0
     names: str = ""
     minimal: bool = False
-    foretold: int = 0  # of a minimal set the nodes that only an emulation of the precision was seen to need
+    foretold: int = 0  # of a minimal set those not built without: an emulation failed so, or the engine with more kept
     samples_ok: int = 0
     samples: int = 0
     error: float | None = None

@@ -87,7 +87,7 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float = 0.0
     margin: float | None = None
     minimal: bool = False
-    foretold: int = 0  # of a minimal set the nodes that only an emulation of the precision was seen to need
+    foretold: int = 0  # of a minimal set those not built without: an emulation failed so, or the engine with more kept
     cost: str = ""  # what it does to time or size, one phrase
     cause: str = "unknown"
     culprits: int | None = None  # with a minimal case

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from engines.findings import Workaround
 from engines.graph import ranges
 from engines.probe import Measure, Measurement
-from engines.search.draft import FORETOLD, Draft
-from engines.search.fewest import TOLD, Fewest, PrecisionParams
-from engines.search.inquiry import make_inquiry
+from engines.search.draft import FORETOLD, Word
+from engines.search.fewest import TOLD
 from engines.search.known import list_facts
 
 from .conftest import Walk, walk
@@ -118,17 +117,25 @@ def test_an_emulation_that_was_wrong_once_is_not_taken_at_its_word_where_types_a
 
 
 def test_one_word_in_two_is_looked_at_where_types_are_free() -> None:
-    engine = timed()
-    findings = engine.findings()
-    assert findings.signature is not None
-    ask = make_inquiry(engine.context(), findings, engine.index, findings.signature)
-    draft = Draft(Fewest(ask, PrecisionParams(), tuple(range(40))), "emulate:precision=fp16", SLOW)
-    assert not draft.takes_it(), "it was not borne out yet"
-    for _ in range(3):
-        draft.bear_out(failed=True)
-    assert [draft.takes_it() for _ in range(6)] == [True, False] * 3
-    draft.bear_out(failed=False)
-    assert not draft.holds
+    word = Word(ordered=False)
+    assert not word.takes(), "it was not borne out yet"
+    word.right = 3
+    assert [word.takes() for _ in range(6)] == [True, False] * 3
+    word.wrong = 1
+    assert not word.holds
+    assert not word.takes()
+
+
+def test_what_failed_by_far_with_more_nodes_kept_is_not_built_with_fewer() -> None:
+    """The emulation knows nothing of what is needed here; after the one that is joined two more can go."""
+    needed = dict.fromkeys(range(2, 16), 0.5)
+    engine = timed({})
+    engine = msgspec.structs.replace(engine, added=dict.fromkeys(engine.added, needed))
+    there = dict.fromkeys(range(20, 40), 0.1)
+    engine = msgspec.structs.replace(engine, emulated=dict.fromkeys(engine.added, there))
+    done = walk("precision", engine.context(), engine)
+    assert kept(done) == set(needed)
+    assert done.finish.outcome.minimal
 
 
 def test_everything_is_not_built_where_the_emulation_tells_what_it_cures() -> None:
