@@ -23,6 +23,22 @@ def find_origins(made: GraphIndex, origin: GraphIndex, names: Sequence[str], nod
     return {n: there for n, there in found.items() if there is not None}
 
 
+def find_folded(made: GraphIndex, origin: GraphIndex, nodes: Iterable[int]) -> frozenset[int]:
+    """Nodes of ``origin`` that make floats of weights alone, for these nodes of it to read, and that ``made`` holds as constants.
+
+    A constant of ``made`` was computed in full; in ``origin`` a lower precision takes part in making it (1e-9 under a Reciprocal).
+    """
+    read = {t for n in nodes for t in origin.nodes[n].reads} & origin.from_weights
+    return frozenset(n for n in origin.ancestors(read) if _is_folded(made, origin, origin.nodes[n]))
+
+
+def _is_folded(made: GraphIndex, origin: GraphIndex, node: Node) -> bool:
+    there = (made.by_name.get(origin.tensors[t].name) for t in node.outputs)
+    return any(origin.tensors[t].floating for t in node.outputs) and not any(
+        t is not None and made.made_by(t) is not None for t in there
+    )
+
+
 def _find_renamed(
     made: GraphIndex,
     origin: GraphIndex,

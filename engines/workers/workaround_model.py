@@ -10,7 +10,7 @@ from engines.graph import load
 from engines.graph.cut import cut
 from engines.graph.load import StoredModel
 from engines.graph.names import bodies
-from engines.graph.origin import find_origins
+from engines.graph.origin import find_folded, find_origins
 from engines.graph.quantized import is_quantized
 from engines.graph.standing_alone import standing_alone
 from engines.graph.typed import to_precision
@@ -37,7 +37,8 @@ def write_form(
     store: Store, searched: StoredModel, keep: frozenset[int], onto: str, rest: str, engine: str, reference: str
 ) -> Written:
     """``keep``: node ids of ``searched``. ``onto``: digest of the model that is written: that one, or the one that it was made
-    from. ``rest``: the precision (``fp16``, ``bf16``) of all other nodes; "": as they are. Raises ``ModelProblem``."""
+    from, where what makes a constant of ``searched`` stays in FP32 with the node that reads it. ``rest``: the precision (``fp16``,
+    ``bf16``) of all other nodes; "": as they are. Raises ``ModelProblem``."""
     own = load.load(store, onto)
     places = (
         dict.fromkeys(keep)
@@ -45,6 +46,8 @@ def write_form(
         else find_origins(searched.index, own.index, own.engine_names, keep)
     )
     there = frozenset(n if to is None else to for n, to in places.items())
+    if onto != searched.digest:
+        there |= find_folded(searched.index, own.index, there)
     part = cut(own, Candidate(), {}, {}, own.index.outputs)
     if is_quantized(own.index) and not originals.keeps_pairs(engine, reference):
         part = originals.leave_layers_float(store, own, part, there, reference)

@@ -80,6 +80,46 @@ def test_nodes_of_a_cleaned_model_are_kept_by_the_users_names(failing: Session) 
     assert set(cure.in_model) <= users
 
 
+def test_what_makes_a_constant_of_the_cleaned_model_stays_in_fp32_with_who_reads_it(
+    tmp_path: Path, open_model: Callable[..., Session]
+) -> None:
+    """A codec's Snake, x + sin(ax)^2 / (a + 1e-9), of a channel whose a is 0: cleaned, it reads a constant of 1e9. In the user's
+    model that is made by two nodes, and kept without them the file was right on none."""
+    n = helper.make_node
+    alpha = np.array([0, 1, 2, 3], np.float32)
+    weights = {"alpha": alpha, "epsilon": np.float32(1e-9)}
+    makers = [
+        n("Add", ["alpha", "epsilon"], ["guarded"], "guarded"),
+        n("Reciprocal", ["guarded"], ["over"], "over"),
+    ]
+    rest = [
+        n("Mul", ["x", "alpha"], ["turned"], "turned"),
+        n("Sin", ["turned"], ["wave"], "wave"),
+        n("Mul", ["wave", "wave"], ["square"], "square"),
+        n("Mul", ["square", "over"], ["snake"], "snake"),
+        n("Add", ["x", "snake"], ["y"], "sum"),
+    ]
+
+    def build(nodes: list[onnx.NodeProto], held: dict[str, Any]) -> onnx.ModelProto:
+        x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
+        tensors = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in held.items()]
+        graph = helper.make_graph(nodes, "snake", [x], [y], tensors)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+    onnx.save(build(makers + rest, weights), tmp_path / "snake.onnx")
+    np.savez(tmp_path / "in.npz", x=np.array([[0.5, 1.5, -1, 2]], np.float32))
+    s = open_model(tmp_path / "snake.onnx", FP16, (tmp_path / "in.npz",))
+    s.step("compare")
+    over = 1 / (alpha + np.float32(1e-9))
+    cleaned = load.save(s.store, build(rest, {"alpha": alpha, "over": over}))
+    s.findings = msgspec.structs.replace(s.findings, model=cleaned, original=s.findings.model)
+    done = s.step("workaround").finish
+    cure = done.findings.workaround
+    assert "snake" in cure.keep_names
+    assert "worked-around.onnx (your model with" in cure.written
+    assert {"guarded", "over"} <= set(cure.in_model)
+
+
 def test_where_the_users_model_has_not_got_the_nodes_the_cleaned_one_is_written(failing: Session) -> None:
     search_on(failing, rename_tensors=True)
     done = failing.step("workaround").finish
