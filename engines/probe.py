@@ -148,7 +148,8 @@ class Measure(Probe, frozen=True, tag="measure"):
                 before them stays in what they hand on. No engine needs to be able to do anything for it.
     ``marks``   tensor ids observed beside the outputs; compared, not judged. A cut tensor is scored as it was fed. Where the
                 reference is held against itself they are what was captured: nothing is run for them.
-                Of a part: facts["weights"], the largest magnitude of each float weight that it reads.
+                Of a part: facts["weights"], the largest magnitude of each float weight that it reads, and facts["least"], the
+                smallest that is not 0.
     ``effect``  also transplant the engine's output values into the reference run of the whole model and score O.
                 ``effect_on``: tensor ids of O ("" = all the model's outputs).
     ``runs``    runs of the one build; each run's scores are kept. 0: the candidate is built and not run, so that no engine but

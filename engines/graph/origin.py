@@ -24,9 +24,10 @@ def find_origins(made: GraphIndex, origin: GraphIndex, names: Sequence[str], nod
 
 
 def find_folded(made: GraphIndex, origin: GraphIndex, nodes: Iterable[int]) -> frozenset[int]:
-    """Nodes of ``origin`` that make floats of weights alone, for these nodes of it to read, and that ``made`` holds as constants.
+    """Nodes of ``origin`` that make floats of weights alone for these nodes of it to read, and whose results ``made`` holds as
+    constants.
 
-    A constant of ``made`` was computed in full; in ``origin`` a lower precision takes part in making it (1e-9 under a Reciprocal).
+    Those were computed in full; in ``origin`` a lower precision takes part in making them (of 1 / (a + 1e-9), as an example).
     """
     read = {t for n in nodes for t in origin.nodes[n].reads} & origin.from_weights
     return frozenset(n for n in origin.ancestors(read) if _is_folded(made, origin, origin.nodes[n]))

@@ -108,10 +108,12 @@ def name_cause(
     watched: float | None = None,
     said: str = "",
     weights: Mapping[str, float] = MappingProxyType({}),
+    least: Mapping[str, float] = MappingProxyType({}),
 ) -> Cause:
     """``inner``: every tensor that the case is fed, then every one made inside it, topological. Where watching them cures the
     case, which is then off by ``watched`` only, they tell what the reference gives and nothing of the engine. ``weights``: the
-    largest magnitude of each weight that it reads, where that was looked at. The first rule that has numbers to show wins."""
+    largest magnitude of each weight that it reads, where that was looked at; ``least``: the smallest that is not 0. The first
+    rule that has numbers to show wins."""
     whole, own = _metrics(findings)
     if findings.optimizers:
         return Cause("optimizer", _say_switched(findings.optimizers))
@@ -149,10 +151,10 @@ def name_cause(
     scores = {i.score.name: i.score for i in inner}
     odd = next((i for i in made if i.score.problem), None)
     if odd is not None:
-        jump = _explain_by_jump([odd], scores)
+        jump = _explain_by_jump([odd], scores, storage)
         what = "no output" if odd.score.problem == "missing" else "an output of another shape than the reference's"
         return jump or Cause("kernel", f"{odd.node} ({odd.op}) gives {what}.")
-    beyond = _explain_by_weight(made, weights, storage)
+    beyond = _explain_by_weight(made, weights, least, storage)
     if beyond is not None:
         return beyond
     broken = next((i for i in made if i.score.new_nonfinite), None)
@@ -165,7 +167,7 @@ def name_cause(
     found = (
         _explain_by_vanishing(made, scores, case, storage)
         or _explain_by_underflow(made, scores, storage)
-        or _explain_by_jump(made, scores)
+        or _explain_by_jump(made, scores, storage)
         or _explain_by_cancellation(made, scores, storage)
         or amplified
         or grown
@@ -313,13 +315,17 @@ def _explain_by_underflow(made: Sequence[Inner], scores: dict[str, Score], stora
     return None
 
 
-def _explain_by_weight(made: Sequence[Inner], weights: Mapping[str, float], storage: str) -> Cause | None:
-    """A weight that the storage type cannot hold. The huge constant of a mask has a rule of its own."""
+def _explain_by_weight(
+    made: Sequence[Inner], weights: Mapping[str, float], least: Mapping[str, float], storage: str
+) -> Cause | None:
+    """A weight that the storage type cannot hold. The huge constant of a mask has a rule of its own; what is multiplied by huge
+    and by ordinary numbers alike is none (1e9 among ones: 1 over an epsilon)."""
     largest = largest_finite(storage)
     for i in made:
         for name in i.reads:
             reached = weights.get(name, 0.0)
-            if reached > largest and not (reached >= MASK_MAGNITUDE and i.op in MASKERS):
+            masks = i.op in MASKERS and not (i.op == "Mul" and least.get(name, reached) < MASK_MAGNITUDE)
+            if reached > largest and not (reached >= MASK_MAGNITUDE and masks):
                 return Cause(
                     "weight-overflow",
                     f"{i.node} ({i.op}) reads the weight {name}, which reaches {_say_number(reached)}; {storage} ends at "
@@ -328,7 +334,7 @@ def _explain_by_weight(made: Sequence[Inner], weights: Mapping[str, float], stor
     return None
 
 
-def _explain_by_jump(made: Sequence[Inner], scores: dict[str, Score]) -> Cause | None:
+def _explain_by_jump(made: Sequence[Inner], scores: dict[str, Score], storage: str) -> Cause | None:
     """A small difference in what is read that becomes another choice."""
     for i in made:
         if i.op not in DISCONTINUOUS or i.score.equal or (i.op == "Cast" and not i.score.exact):
@@ -344,9 +350,19 @@ def _explain_by_jump(made: Sequence[Inner], scores: dict[str, Score]) -> Cause |
             )  # fmt: skip
             return Cause(
                 "rounding",
-                f"{i.node} ({i.op}) makes {other} of values that are wrong by {_say_error(small)}: it jumps.",
+                f"{i.node} ({i.op}) makes {other} of values that are wrong by {_say_error(small)}: it jumps."
+                f"{_say_steps(read, storage)}",
             )
     return None
+
+
+def _say_steps(read: Sequence[Score], storage: str) -> str:
+    """That the storage type has not got every whole number where these values lie, a sentence with a space in front; else ""."""
+    largest = max((s.absmax for s in read if math.isfinite(s.absmax)), default=0.0)
+    step = 2 * UNIT.get(storage, UNIT["float32"]) * 2.0 ** math.floor(math.log2(max(largest, 1.0)))
+    return (
+        f" Near {largest:,.0f}, the largest of them, {storage} has steps of {step:,.0f}." if 1 < step < largest else ""
+    )
 
 
 def _explain_by_cancellation(made: Sequence[Inner], scores: dict[str, Score], storage: str) -> Cause | None:

@@ -27,12 +27,12 @@ class Seen(msgspec.Struct, frozen=True):
 
 def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]:
     """The case in ``repeats`` fresh builds (``Seen``), and once with its inside watched."""
-    failures, saved, inner, watched, said, weights = yield from _build_afresh(ask, case, repeats)
+    seen: _Looked = yield from _build_afresh(ask, case, repeats)
     findings = ask.findings
     storage: str = yield from _find_storage(ask, case)
     suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
-    cause = name_cause(findings, case, inner, storage, suspect, watched, said, weights)
-    return Seen(msgspec.structs.replace(case, verified=f"{failures}/{repeats}"), cause, failures, saved)
+    cause = name_cause(findings, case, seen.inner, storage, suspect, seen.own, seen.said, seen.weights, seen.least)
+    return Seen(msgspec.structs.replace(case, verified=f"{seen.failures}/{repeats}"), cause, seen.failures, seen.saved)
 
 
 def _find_storage(ask: Inquiry, case: Case) -> Sub[str]:
@@ -56,12 +56,22 @@ def probe_case(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tu
     return ask.ask(case.candidate, feed=feed, attempt=attempt, save=save, marks=marks)
 
 
-def _build_afresh(
-    ask: Inquiry, case: Case, repeats: int
-) -> Sub[tuple[int, dict[str, str], list[Inner], float | None, str, dict[str, float]]]:
-    """(failures, saved files, inner tensors, own error when watched, what the engine said, the largest of each
-    weight): the case in ``repeats`` fresh builds, the first kept, then once with its inside watched. The error is None unless
-    watching cures it; then the inner tensors say nothing of what the engine does."""
+class _Looked(msgspec.Struct, frozen=True):
+    """A case in fresh builds and with its inside watched. ``own``: its error when watched; None unless watching cures it, as then
+    ``inner`` says nothing of what the engine does. ``said``: by the engine, where it refused. ``weights`` and ``least``: the
+    largest magnitude of each weight, and the smallest that is not 0."""
+
+    failures: int
+    saved: dict[str, str]
+    inner: tuple[Inner, ...] = ()
+    own: float | None = None
+    said: str = ""
+    weights: dict[str, float] = {}
+    least: dict[str, float] = {}
+
+
+def _build_afresh(ask: Inquiry, case: Case, repeats: int) -> Sub[_Looked]:
+    """The case in ``repeats`` fresh builds, the first kept, then once with its inside watched."""
     failures, saved, said, own = 0, dict[str, str](), "", None
     for attempt in range(repeats):
         yield Note(f"building the case afresh, {attempt + 1} of {repeats}")
@@ -71,6 +81,7 @@ def _build_afresh(
         said = said or (m.message if m.status != "ok" else "")
     inner: list[Inner] = []
     weights: dict[str, float] = {}
+    least: dict[str, float] = {}
     if not ask.ctx.check and ask.signature.kind != "build":
         nodes = ranges.decode(case.node_ids)
         made = tuple(t for n in nodes for t in ask.index.nodes[n].outputs if t >= 0 and ask.index.tensors[t].name)
@@ -82,7 +93,7 @@ def _build_afresh(
         verdict = ask.verdict(watched)
         cured = watched.status == "ok" and failures > 0 and len(nodes) > 1 and ask.findings.looks == 1
         own = verdict.own if cured and not verdict.failed else None
-        weights = dict(watched.facts.get("weights", {}))
+        weights, least = (dict(watched.facts.get(which, {})) for which in ("weights", "least"))
         if watched.status == "ok" and watched.results:
             row = ask.row(watched)
             scores = {s.name: s for s in (*row.outputs, *row.marks)}
@@ -94,7 +105,7 @@ def _build_afresh(
                 if node is not None and ask.index.tensors[t].name in scores:
                     reads = tuple(ask.index.tensors[r].name for r in node.reads)
                     inner.append(Inner(node.op, ask.names([node.id])[0], scores[ask.index.tensors[t].name], reads))
-    return failures, saved, inner, own, said, weights
+    return _Looked(failures, saved, tuple(inner), own, said, weights, least)
 
 
 def _case_fails(ask: Inquiry, case: Case, m: Measurement) -> bool:

@@ -169,7 +169,7 @@ class _Measuring:
             # Said of the whole model: how many nodes a provider of ONNX Runtime took, and that an emulation rounds nothing.
             facts.update({k: ready.built.facts[k] for k in ("taken", "untouched") if k in ready.built.facts})
             if self.probe.marks and self.probe.candidate.nodes != ALL:
-                facts["weights"] = self._largest_weights()
+                facts["weights"], facts["least"] = self._span_weights()
             if self.probe.record or self.probe.runs == 0 or (self.probe.keep and self.probe.save):
                 facts["build"] = dict(ready.built.facts)
             if self.probe.vary:
@@ -219,14 +219,16 @@ class _Measuring:
         names = {t.name for t in self.index.tensors} | {n.name for n in self.index.nodes}
         return refusal.words(str(fault), names.union(self.model.engine_names))
 
-    def _largest_weights(self) -> dict[str, float]:
-        """The largest finite magnitude of each float weight that the part reads, by name; those too large to be looked at left
-        out."""
+    def _span_weights(self) -> tuple[dict[str, float], dict[str, float]]:
+        """The largest finite magnitude of each float weight that the part reads, by name, and the smallest that is not 0, where
+        there is one; those too large to be looked at left out."""
         read = {t for n in self.part.nodes for t in self.index.nodes[n].reads}
         kinds = [self.index.tensors[t] for t in sorted(read)]
         looked = [t for t in kinds if t.kind == "weight" and t.floating and 0 < t.bytes <= _LOOKED_AT]
         values = {t.name: np.abs(load.read_weight(self.model, t.id).astype(np.float64)) for t in looked}
-        return {name: float(a[np.isfinite(a)].max(initial=0.0)) for name, a in values.items()}
+        finite = {name: a[np.isfinite(a)] for name, a in values.items()}
+        largest = {name: float(a.max(initial=0.0)) for name, a in finite.items()}
+        return largest, {name: float(a[a > 0].min()) for name, a in finite.items() if largest[name] > 0}
 
     def _choose_marks(self) -> tuple[int, ...]:
         if not self.probe.marks:

@@ -37,8 +37,8 @@ def write_form(
     store: Store, searched: StoredModel, keep: frozenset[int], onto: str, rest: str, engine: str, reference: str
 ) -> Written:
     """``keep``: node ids of ``searched``. ``onto``: digest of the model that is written: that one, or the one that it was made
-    from, where what makes a constant of ``searched`` stays in FP32 with the node that reads it. ``rest``: the precision (``fp16``,
-    ``bf16``) of all other nodes; "": as they are. Raises ``ModelProblem``."""
+    from, where what makes a constant of ``searched`` stays in FP32 with the node that reads it. ``rest``: the precision
+    (``fp16``, ``bf16``) of all other nodes; "": as they are. Raises ``ModelProblem``."""
     own = load.load(store, onto)
     places = (
         dict.fromkeys(keep)
