@@ -23,14 +23,13 @@ def find_origins(made: GraphIndex, origin: GraphIndex, names: Sequence[str], nod
     return {n: there for n, there in found.items() if there is not None}
 
 
-def find_folded(made: GraphIndex, origin: GraphIndex, nodes: Iterable[int]) -> frozenset[int]:
-    """Nodes of ``origin`` that make floats of weights alone for these nodes of it to read, and whose results ``made`` holds as
-    constants.
+def find_folded(made: GraphIndex, origin: GraphIndex, tensors: Iterable[int]) -> frozenset[int]:
+    """Nodes of ``origin`` that make floats of weights alone on the way to these tensors of it, where ``made`` holds the results.
 
     Those were computed in full; in ``origin`` a lower precision takes part in making them (of 1 / (a + 1e-9), as an example).
     """
-    read = {t for n in nodes for t in origin.nodes[n].reads} & origin.from_weights
-    return frozenset(n for n in origin.ancestors(read) if _is_folded(made, origin, origin.nodes[n]))
+    fixed = origin.from_weights.intersection(tensors)
+    return frozenset(n for n in origin.ancestors(fixed) if _is_folded(made, origin, origin.nodes[n]))
 
 
 def _is_folded(made: GraphIndex, origin: GraphIndex, node: Node) -> bool:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import ml_dtypes
+import numpy as np
 from onnx import ModelProto
 
 from engines.backends.builds import outside_bytes
@@ -18,6 +20,9 @@ from engines.graph.unroll import body_size
 from engines.probe import Candidate
 from engines.store.content import Store
 from engines.workers.artifact_files import REFERS
+
+STORED = {"fp16": "float16", "bf16": "bfloat16"}
+LOOKED_AT = 1 << 20  # bytes of a weight: an epsilon is a number or one for each channel
 
 
 @dataclass(frozen=True)
@@ -37,8 +42,9 @@ def write_form(
     store: Store, searched: StoredModel, keep: frozenset[int], onto: str, rest: str, engine: str, reference: str
 ) -> Written:
     """``keep``: node ids of ``searched``. ``onto``: digest of the model that is written: that one, or the one that it was made
-    from, where what makes a constant of ``searched`` stays in FP32 with the node that reads it. ``rest``: the precision
-    (``fp16``, ``bf16``) of all other nodes; "": as they are. Raises ``ModelProblem``."""
+    from, where what makes a constant of ``searched`` stays in FP32 with the node that reads it, or wherever it is made of what
+    is outside of ``rest``. ``rest``: the precision (``fp16``, ``bf16``) of all other nodes; "": as they are. Raises
+    ``ModelProblem``."""
     own = load.load(store, onto)
     places = (
         dict.fromkeys(keep)
@@ -47,7 +53,8 @@ def write_form(
     )
     there = frozenset(n if to is None else to for n, to in places.items())
     if onto != searched.digest:
-        there |= find_folded(searched.index, own.index, there)
+        read = {t for n in there for t in own.index.nodes[n].reads}
+        there |= find_folded(searched.index, own.index, read | (_find_outside(own, rest) if rest else set()))
     part = cut(own, Candidate(), {}, {}, own.index.outputs)
     if is_quantized(own.index) and not originals.keeps_pairs(engine, reference):
         part = originals.leave_layers_float(store, own, part, there, reference)
@@ -66,3 +73,21 @@ def write_form(
         inside,
         of,
     )
+
+
+def _find_outside(own: StoredModel, rest: str) -> set[int]:
+    """Tensors made of weights alone, of which one is smaller or larger than the normal numbers of the precision."""
+    index = own.index
+    makers = {n: index.nodes[n] for n in index.ancestors(index.from_weights)}
+    weights = {t for node in makers.values() for t in node.reads} - index.from_weights
+    outside = {t for t in weights if _is_outside(own, t, rest)}
+    return {t for t in index.from_weights if any(not outside.isdisjoint(makers[n].reads) for n in index.ancestors([t]))}
+
+
+def _is_outside(own: StoredModel, weight: int, rest: str) -> bool:
+    tensor = own.index.tensors[weight]
+    if not tensor.floating or not 0 < tensor.bytes <= LOOKED_AT:
+        return False
+    limits = ml_dtypes.finfo(load.np_dtype(STORED[rest]))
+    size = np.abs(load.read_weight(own, weight).astype(np.float64))
+    return bool((size[size > 0] < float(limits.smallest_normal)).any() or (size > float(limits.max)).any())

@@ -1,5 +1,6 @@
 """A workaround as a file: written into the user's model, by the user's names, and tried as it stands."""
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from onnx import TensorProto, helper
 
 from engines.graph import load
 from engines.graph.load import build_index
-from engines.graph.origin import find_origins
+from engines.graph.origin import find_folded, find_origins
 from engines.graph.typed import to_precision, to_rounded
 from engines.probe import Measure
 from engines.search.known import list_facts
+from engines.store.content import Store
 from tests.gpu import models
 
 from .conftest import Session
@@ -118,6 +120,37 @@ def test_what_makes_a_constant_of_the_cleaned_model_stays_in_fp32_with_who_reads
     assert "snake" in cure.keep_names
     assert "worked-around.onnx (your model with" in cure.written
     assert {"guarded", "over"} <= set(cure.in_model)
+
+
+def test_what_makes_a_constant_is_found_for_who_reads_it_and_where_the_precision_has_not_got_it() -> None:
+    """Of a normalizer, (x - mean) / sqrt(var + 1e-8), the difference alone was kept, and in FP16 the root was 0 in the user's."""
+    from engines.workers.workaround_model import _find_outside
+
+    n = helper.make_node
+    nodes = [
+        n("Add", ["var", "small"], ["guarded"], "guarded"),
+        n("Sqrt", ["guarded"], ["root"], "root"),
+        n("Sub", ["x", "mean"], ["less"], "less"),
+        n("Div", ["less", "root"], ["part"], "part"),
+        n("Sqrt", ["width"], ["scale"], "scale"),
+        n("Mul", ["part", "scale"], ["y"], "end"),
+    ]
+    held = {"var": [0, 1], "small": [1e-8], "mean": [0, 1], "width": [4]}
+    tensors = [onnx.numpy_helper.from_array(np.array(value, np.float32), name) for name, value in held.items()]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 2]) for name in "xy")
+    proto = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y], tensors), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder))
+        own = load.load(store, load.save(store, proto))
+    index, made = own.index, chain(n("Neg", ["x"], ["y"], "cleaned"))
+    outside = _find_outside(own, "fp16")
+    assert [index.nodes[i].name for i in sorted(find_folded(made, index, outside))] == ["guarded", "root"]
+    assert _find_outside(own, "bf16") == set()
+    read = set(index.nodes[5].reads)
+    assert [index.nodes[i].name for i in find_folded(made, index, read)] == ["scale"]
+    assert find_folded(index, index, outside) == frozenset(), "the searched model makes them, too"
 
 
 def test_where_the_users_model_has_not_got_the_nodes_the_cleaned_one_is_written(failing: Session) -> None:
