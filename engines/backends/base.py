@@ -30,7 +30,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     engine really does here where its name or its options promise something else. ``typed``: the spec with which it computes a
     file in the types that the file states, so that a workaround can be written into one; "": it retypes as it likes.
     ``rebuilt``: of one that was built elsewhere and runs as it is, the spec that builds the like, as far as it tells; "": it
-    builds.
+    builds. ``kept_whole``: the spec of the engine whose bits it gives where every node is kept; "": nobody's.
     """
 
     name: str
@@ -51,6 +51,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     recorded: Recorded | None = None  # of one that computes nothing
     typed: str = ""
     rebuilt: str = ""
+    kept_whole: str = ""
 
 
 def list_capabilities(**lacks: str) -> dict[str, Capability]:

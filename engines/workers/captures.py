@@ -47,6 +47,9 @@ _BLOCK = 4 << 10  # bytes that the smallest file takes
 # 4.6 with all of them marked: from there on the square of the marks counts. Of other engines that is not known.
 _MOST_MARKS, _MOST_ELSEWHERE = 50_000, 2000
 _FIRST_BATCH = 8  # tensors, while nothing is known of their sizes
+# Where a run takes long, what is light is kept of the first one: bytes fed times nodes from which on that is so, bytes of a
+# tensor, and how many. Each file takes 0.1 ms to write; of magika's 32 rows a run takes 500 ms and 35 are kept.
+_LONG, _LIGHT, _MOST_LIGHT = 16 << 20, 64 << 10, 64
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 _SMALL, _MOST_SMALL = 32 << 10, 512  # bytes of files whose arrays are kept in memory, and how many
 _KEPT_BUILDS = 3
@@ -253,16 +256,19 @@ class _Captures:
         """Capture the tensors; give those that ``keep`` wants. What cannot be made readable is left out."""
         index = self._index
         todo = [t for t in dict.fromkeys(tensors) if index.tensors[t].kind == "node"]
-        wanted, outputs = set(todo), set(index.outputs)
+        wanted, outputs, known = set(todo), set(index.outputs), set[int]()
         if outputs & wanted:
-            # The model's own outputs come from a run in which nothing is marked, whatever the reference does with marks.
+            # The model's own outputs come from a run in which nothing is marked, whatever the reference does with marks; to the
+            # plain one they are further outputs.
             self._progress("reference run")
-            for t, value in self._run_model(()).items():
-                if t in wanted:
+            for t, value in self._run_outputs(self._list_light() if self._plain else []).items():
+                if t in wanted or t not in outputs:
+                    known.add(t)
                     self._write_capture(t, value)
-                    if keep(t):
+                    if t in wanted and keep(t):
                         yield t, value
-        inner = [t for t in todo if t not in outputs and _is_markable(index.tensors[t].dtype, index.tensors[t].name)]
+        rest = (t for t in todo if t not in outputs and t not in known)
+        inner = [t for t in rest if _is_markable(index.tensors[t].dtype, index.tensors[t].name)]
         guess, done = _BATCH_BYTES // _FIRST_BATCH, 0
         while done < len(inner):
             batch = self._take_batch(inner[done:], guess)
@@ -281,12 +287,29 @@ class _Captures:
                     yield t, value
             done += len(batch)
 
+    def _list_light(self) -> list[int]:
+        """Inner float tensors of few bytes, where a run takes long: what a search asks of all rows is mostly among them. A size
+        that is only a guess may be a thousand times too small."""
+        if sum(v.nbytes for v in self._feed.values()) * len(self._index.nodes) <= _LONG:
+            return []
+        inner = (t for t in self._index.tensors if t.kind == "node" and t.floating and _is_markable(t.dtype, t.name))
+        told = (t for t in inner if self._is_told(t) and t.id not in self._index.outputs)
+        light = [t.id for t in told if 0 <= self._estimate_size(t) <= _LIGHT]
+        return [t for t in light[-_MOST_LIGHT:] if not (self._folder / f"{self._names[t]}.npy").exists()]
+
     def map_large(self, tensor: int, value: Array) -> Array:
         """The value of an inner tensor that was captured just now, as its file has it where it is large."""
         if value.nbytes < _MAP_FROM or tensor in self._index.outputs:
             return value
         stored = read_array(self._folder / f"{self._names[tensor]}.npy")
         return value if stored is None else stored
+
+    def _run_outputs(self, beside: Sequence[int]) -> dict[int, Array]:
+        """The model's own outputs, and these tensors where they can be marked all together."""
+        if beside:
+            with contextlib.suppress(ReferenceFailed):
+                return self._run_model(beside, ends=True)
+        return self._run_model(())
 
     def _run_marked(self, batch: Sequence[int]) -> dict[int, Array]:
         """A run with these tensors marked; a batch that cannot run is halved until what cannot be marked is alone."""
@@ -301,18 +324,19 @@ class _Captures:
             return self._run_marked(batch[:middle]) | self._run_marked(batch[middle:])
         return {t: found[t] for t in batch if t in found}
 
-    def _run_model(self, marks: Sequence[int]) -> dict[int, Array]:
-        """One run of the whole model, with these tensors made readable; of the plain reference no more than leads to them."""
+    def _run_model(self, marks: Sequence[int], *, ends: bool = False) -> dict[int, Array]:
+        """One run of the whole model, with these tensors made readable; of the plain reference no more than leads to them,
+        unless the model's own outputs are wanted (``ends``)."""
         model, index = self._model, self._index
         types = {
             t: (v.dtype, v.shape) for t in index.inputs if (v := self._feed.get(index.tensors[t].name)) is not None
         }
         shapes = tuple((t, str(dtype), shape) for t, (dtype, shape) in types.items())
         sample = self._sample if self._engine.info.recorded else ""
-        key = repr((self._engine.info.spec, model.digest, tuple(marks), shapes, sample)).encode()
+        key = repr((self._engine.info.spec, model.digest, tuple(marks), ends, shapes, sample)).encode()
 
         def make() -> tuple[Cut, Built, int]:
-            nodes = index.ancestors(marks) if marks and self._plain else ()
+            nodes = index.ancestors(marks) if marks and self._plain and not ends else ()
             if nodes and len(nodes) < len(index.nodes):
                 part = cut(model, Candidate(nodes=encode(nodes), outputs=encode(marks)), {}, types, marks)
             else:

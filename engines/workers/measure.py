@@ -22,10 +22,12 @@ from engines.data.samples import Span
 from engines.graph import external, load, rewrites
 from engines.graph.cut import Cut
 from engines.graph.model_problem import ModelProblem
+from engines.graph.quantized import is_quantized
 from engines.graph.random_nodes import draw_numbers
 from engines.graph.ranges import ALL, decode, encode
 from engines.probe import APART, HUGE, Candidate, Measure, Measurement, SampleResult, Score
 from engines.sources import POSTPROCESSING, SCORING
+from engines.spec import parse
 from engines.store.content import Store
 from engines.workers import artifact_files, captures, variation, workaround_model
 from engines.workers.histograms import summarize_values
@@ -122,14 +124,14 @@ class _Measuring:
             and probe.candidate.nodes == ALL
             and not probe.candidate.edits
         )
-        # How large the reference's own values are is seen in those that are captured, without running it once more.
+        # What the reference computes is captured: how large its own values are is seen without running it once more, and so is
+        # what an engine gives that computes the same where every node is kept.
         self.captured = (
-            probe.engine == probe.reference
-            and bool(probe.marks)
+            ((probe.engine == probe.reference and bool(probe.marks) and not probe.keep) or self._is_kept_whole())
             and probe.runs == 1
             and probe.candidate == Candidate()
             and not (probe.attempt or probe.nudge or probe.vary or probe.record or probe.save)
-            and not (probe.keep or probe.righted or probe.written or probe.rewrite)
+            and not (probe.righted or probe.written or probe.rewrite)
         )
         # A tensor that is fed from outside has as many rows as the captured one.
         self.spans = self.spans and not decode(probe.candidate.severed)
@@ -213,6 +215,14 @@ class _Measuring:
             median_seconds=self.median_seconds,
             nodes=nodes,
         )
+
+    def _is_kept_whole(self) -> bool:
+        """Whether every node is kept, so that the engine computes what the reference does. Pairs of a quantized model that are
+        kept may go, and nodes that draw numbers give others in each run."""
+        same = self.engine.info.kept_whole == str(parse(self.probe.reference)) and len(self.keep) == len(
+            self.index.nodes
+        )
+        return same and not is_quantized(self.index) and not draw_numbers(self.model.node_protos)
 
     def words_of(self, fault: EngineFault) -> tuple[str, ...]:
         """Of the engine's message, the model's own names left out."""

@@ -22,6 +22,7 @@ from engines.spec import EngineSpec
 TYPED = "typed"
 _STORAGE = {"fp16": "float16", "bf16": "bfloat16", TYPED: "float32"}
 _AS_TYPED = f"emulate:precision={TYPED}"
+LITERAL = "onnxruntime"  # node by node, on one thread, as it is done here
 _CONVERSION = "2"  # changes when the conversion changes what is computed
 _LITERAL = Settings()  # any optimizer could remove the casts that round
 # Without memory reuse a session of 581 nodes builds in 33 ms instead of 345, and holds every activation at once.
@@ -43,14 +44,16 @@ class Engine:
         untouched = False
         try:
             marked = with_outputs(_state_types(request.model, request.weights_dir), request.marks)
+            settings = _choose_settings(request, marked)
             if self.info.spec == _AS_TYPED:
                 model = to_rounded(marked)
-            elif division := divide(marked) if _is_searched(request) else None:
-                settings = _choose_settings(request, marked)
-                return Staged(marked, division, request.weights_dir, self.info.precision, request.keep, settings)
             else:
-                model = emulate_precision(marked, self.info.precision, request.keep)
-                untouched = len(model.graph.node) == len(marked.graph.node) and not request.keep and model == marked
+                division = divide(marked) if _goes_by_stages(request, settings) else None
+                if not (division and request.keep):
+                    model = emulate_precision(marked, self.info.precision, request.keep)
+                    untouched = len(model.graph.node) == len(marked.graph.node) and not request.keep and model == marked
+                if division and not untouched:
+                    return Staged(marked, division, request.weights_dir, self.info.precision, request.keep, settings)
         except ModelProblem as error:
             raise EngineFault("unsupported", str(error)) from error
         made = Session(model, request.weights_dir, _choose_settings(request, model), sharing=True)
@@ -76,9 +79,10 @@ def _state_types(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
     return stated
 
 
-def _is_searched(request: BuildRequest) -> bool:
-    """Whether it is one of many sets of nodes to keep. A fresh build takes nothing from another."""
-    return bool(request.keep) and not (request.marks or request.attempt)
+def _goes_by_stages(request: BuildRequest, settings: Settings) -> bool:
+    """Whether it is one of many sets of nodes to keep, or what they start from, where that takes long: the first sets that are
+    asked about change a few nodes at its end. A fresh build takes nothing from another."""
+    return not (request.marks or request.attempt) and bool(request.keep or settings != _FAST)
 
 
 def _choose_settings(request: BuildRequest, model: onnx.ModelProto) -> Settings:
@@ -110,5 +114,6 @@ def make(spec: EngineSpec) -> Engine:
         slots=machine.count_slots(1),
         copies=1.25,
         typed=_AS_TYPED,
+        kept_whole="" if precision == TYPED else LITERAL,
     )
     return Engine(info)

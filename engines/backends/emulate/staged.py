@@ -112,13 +112,14 @@ class Staged:
             feeds, [i.name for i in graph.input if i.name not in given], outputs, [o.name for o in graph.output]
         )
         fed = hashlib.sha256(b"".join(_digest(name, feeds[name]) for name in sorted(feeds))).digest()
-        again = fed in self._asked
+        # What nothing is kept of is what a search starts from: it hands on what it computed and takes nothing from others.
+        anew = fed in self._asked or not self._of[2]
         self._asked.add(fed)
         wrapped = {name: wrap_array(array) for name, array in feeds.items()}
         give_back = has_grown()
         here = _Entered(0, fed, {})
         while True:
-            at, entered, values = here if again else self._look_ahead(here)
+            at, entered, values = here if anew else self._look_ahead(here)
             stage = self._stages[at]
             begun = time.thread_time()
             made = self._built[at].pass_on(wrapped | values, give_back=give_back)
@@ -131,7 +132,7 @@ class Staged:
                     for name in wanted
                 }
             asked = entered + self._keys[at]
-            entered = (b"" if again else _passed.name(asked)) or self._name(fed, asked, values, at + 1)
+            entered = (b"" if anew else _passed.name(asked)) or self._name(fed, asked, values, at + 1)
             _passed.put(asked, entered, values)
             here = _Entered(at + 1, entered, values)
 

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from engines import backends
 from engines.backends.base import BuildRequest
+from engines.backends.emulate import engine as emulate_engine
 from engines.backends.emulate import staged
 from engines.backends.emulate.staged import Staged
 from engines.backends.onnxruntime import engine
@@ -101,6 +102,49 @@ def test_bits_are_those_of_the_whole_model(seed: int, precision: str) -> None:
         )
         assert now.model == whole.model
         keep ^= {draw.randrange(70), draw.randrange(70)}
+
+
+def test_everything_kept_gives_the_bits_of_the_engine_that_it_names() -> None:
+    model, feed = tangled(5), {"x": np.random.default_rng(0).standard_normal((3, WIDTH)).astype(np.float32)}
+    for precision in ("fp16", "bf16"):
+        named = backends.make(f"emulate:precision={precision}").info.kept_whole
+        literal = backends.make(named).build(BuildRequest(model, "", feed_shapes={"x": (3, WIDTH)}))
+        assert same(build(model, frozenset(range(70)), precision).run(feed), literal.run(feed))
+    assert backends.make("emulate:precision=typed").info.kept_whole == ""
+
+
+def test_what_a_search_starts_from_hands_on_and_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a run takes long. What is measured of the model as it is owes nothing to a set that was asked about before."""
+    model, ran = tangled(1), []
+    stages = split(model)
+    feed = {"x": np.ones((3, WIDTH), np.float32)}
+    assert isinstance(build(model, frozenset()), Session)  # it takes no time
+    monkeypatch.setattr(emulate_engine, "_SMALL", 0)
+    whole = build(model, frozenset(), attempt=1)
+    assert isinstance(whole, Session)
+    known = Session.pass_on
+    monkeypatch.setattr(Session, "pass_on", lambda self, values, **how: ran.append(self) or known(self, values, **how))
+    for _ in range(2):
+        ran.clear()
+        plain = build(model, frozenset())
+        assert isinstance(plain, Staged)
+        assert same(plain.run(feed), whole.run(feed))
+        assert len(ran) == len(stages)
+    ran.clear()
+    build(model, frozenset({stages[-1].first})).run(feed)
+    assert len(ran) == 1
+
+
+def test_of_a_model_that_nothing_is_rounded_in_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulate_engine, "_SMALL", 0)
+    chain = [helper.make_node("Neg", [f"t{i}" if i else "x"], [f"t{i + 1}"], f"n{i}") for i in range(70)]
+    ends = [helper.make_tensor_value_info(name, TensorProto.INT32, [3, WIDTH]) for name in ("x", "t70")]
+    model = helper.make_model(
+        helper.make_graph(chain, "whole numbers", ends[:1], ends[1:]),
+        opset_imports=[helper.make_opsetid("", 17)], ir_version=9,
+    )  # fmt: skip
+    assert build(model, frozenset()).facts["untouched"]
+    assert not build(tangled(1), frozenset()).facts
 
 
 def test_what_passes_is_not_copied() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import helper
 
+from engines.backends.base import EngineFault
 from engines.graph import load
 from engines.probe import Describe
 from engines.workers import captures
@@ -167,6 +168,40 @@ def test_for_an_inner_tensor_no_more_is_computed_than_leads_to_it(fresh, monkeyp
         assert [[n.op_type for n in request.model.graph.node] for request in built] == [leading]
 
 
+@pytest.mark.parametrize(("told", "refused"), [(True, False), (True, True), (False, False)])
+def test_where_a_run_takes_long_what_is_light_is_kept_of_the_first(
+    fresh, monkeypatch, told: bool, refused: bool
+) -> None:
+    """What cannot be marked is left out, and so is what is only guessed to be light."""
+    last, inner = fresh.index.outputs[0], [t for t in fresh.index.tensors if t.kind == "node" and t.floating]
+    known = get(fresh, [t.id for t in inner])
+    for file in files(fresh):
+        file.unlink()
+    size = sorted(value.nbytes for value in known.values())[len(inner) // 2]
+    light = sorted(t for t, value in known.items() if value.nbytes <= size and t != last)
+    if told:
+        sizes = {fresh.index.tensors[t].name: value.nbytes for t, value in known.items()}
+        monkeypatch.setattr(captures._Captures, "_inferred_sizes", sizes)
+    monkeypatch.setattr(captures, "_LONG", 0)
+    monkeypatch.setattr(captures, "_LIGHT", size)
+    monkeypatch.setattr(captures, "_MOST_LIGHT", len(light) - 1)
+    if refused:
+        real = captures.build
+
+        def refuse(engine, request):
+            if request.marks:
+                raise EngineFault("refused", "no marks")
+            return real(engine, request)
+
+        monkeypatch.setattr(captures, "build", refuse)
+    assert get(fresh, [last])[last].tobytes() == known[last].tobytes()
+    kept = light[1:] if told and not refused else []
+    assert {f.stem for f in files(fresh)} == named(fresh, [last, *kept])
+    monkeypatch.setattr(captures._Captures, "_run_model", lambda *_, **how: pytest.fail("it was run once more"))
+    for t in kept:
+        assert get(fresh, [t])[t].tobytes() == known[t].tobytes()
+
+
 def test_another_reference_has_captures_of_its_own(fresh) -> None:
     last = fresh.index.outputs[0]
     one, other = get(fresh, [last])[last], get(fresh, [last], reference="fake:fault=wrong,size=1")[last]
@@ -310,9 +345,9 @@ def test_a_model_of_large_tensors_is_captured_in_batches(fresh, monkeypatch) -> 
     batches = []
     real = captures._Captures._run_model
 
-    def spy(self, marks):
+    def spy(self, marks, **how):
         batches.append(sum(fresh.index.tensors[t].bytes for t in marks))
-        return real(self, marks)
+        return real(self, marks, **how)
 
     monkeypatch.setattr(captures._Captures, "_run_model", spy)
     assert (
@@ -334,7 +369,9 @@ def test_a_model_of_many_nodes_is_built_few_times_for_its_values(tmp_path: Path,
     np.savez(tmp_path / "in.npz", x=np.ones(2, np.float32))
     marked, known = [], captures._Captures._run_model
     monkeypatch.setattr(
-        captures._Captures, "_run_model", lambda self, marks: marked.append(len(marks)) or known(self, marks)
+        captures._Captures,
+        "_run_model",
+        lambda self, marks, **how: marked.append(len(marks)) or known(self, marks, **how),
     )
     session = session_of(tmp_path / "s", tmp_path / "m.onnx", tmp_path / "in.npz")
     assert marked == [0, count]
@@ -359,9 +396,9 @@ def test_sizes_that_are_only_guessed_from_open_dimensions_do_not_make_a_run_of_e
     runs = []
     real = captures._Captures._run_model
 
-    def spy(self, marks):
+    def spy(self, marks, **how):
         runs.append(len(marks))
-        return real(self, marks)
+        return real(self, marks, **how)
 
     monkeypatch.setattr(captures._Captures, "_run_model", spy)
     probe = Describe(model=session.model, sample="real:0", inputs=session.inputs, reference=REFERENCE)

@@ -312,6 +312,41 @@ def test_keeping_every_node_makes_the_emulation_exact(opened) -> None:
     assert session.measure(EMULATE, samples=("real:0/0",)).results[0].outputs[0].rel_l2 > 0.9
 
 
+def test_everything_kept_is_what_the_reference_gave_and_is_not_run(opened, small, monkeypatch) -> None:
+    session = opened("shapes_cnn")
+    real, builds = measure._Measuring._build, []
+    monkeypatch.setattr(measure._Measuring, "_build", lambda self, *rest: builds.append(self.keep) or real(self, *rest))
+    whole, plain = (session.measure(EMULATE, keep=keep, samples=("real:0",)) for keep in ("*", ""))
+    assert builds == [frozenset()]
+    assert all(s.equal for r in whole.results for s in r.outputs)
+    assert [(r.sample, len(r.outputs)) for r in whole.results] == [(r.sample, len(r.outputs)) for r in plain.results]
+    assert whole.nodes == plain.nodes
+    everything = len(session.index.nodes)
+    session.measure(EMULATE, keep="*", samples=("real:0/0",), attempt=1)
+    session.measure(EMULATE, keep=f"1-{everything - 1}", samples=("real:0/0",))
+    session.measure(EMULATE, keep="*", samples=("real:0/0",), reference="reference")
+    session.measure(f"{EMULATE.partition(':')[0]}:precision=typed", keep="*", samples=("real:0/0",))
+    assert len(builds) == 5  # each of these may give something else
+
+
+@pytest.mark.parametrize("other", ["draws", "quantized"])
+def test_everything_kept_is_run_where_it_may_give_something_else(small, monkeypatch, other: str) -> None:
+    """Random numbers are others in each run; pairs of a quantized model may go with the layers that are kept."""
+    draws = [helper.make_node("RandomNormalLike", ["x"], ["r"], "r"), helper.make_node("Add", ["x", "r"], ["y"], "y")]
+    pair = [
+        helper.make_node("QuantizeLinear", ["x", "scale"], ["q"], "q"),
+        helper.make_node("DequantizeLinear", ["q", "scale"], ["d"], "d"),
+        helper.make_node("Neg", ["d"], ["y"], "y"),
+    ]
+    x = np.ones((2, 3), np.float32)
+    weights = {} if other == "draws" else {"scale": np.array(0.5, np.float32)}
+    session = small(draws if other == "draws" else pair, {"x": x}, {"y": (2, 3)}, weights)
+    real, builds = measure._Measuring._build, []
+    monkeypatch.setattr(measure._Measuring, "_build", lambda self, *rest: builds.append(self.keep) or real(self, *rest))
+    session.measure(EMULATE, keep="*")
+    assert len(builds) == 1
+
+
 def test_a_culprit_patched_with_reference_values_is_cut_off(opened) -> None:
     session = opened("sort_tf_massive_m4")
     # Of one LayerNorm even the mean of the squares overflows; all the square roots can be held.
