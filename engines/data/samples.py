@@ -22,7 +22,7 @@ from engines.array import Array
 from engines.data import draws, files, near, roles
 from engines.data.arrays import write_npy
 from engines.data.input_problem import InputProblem
-from engines.graph import load
+from engines.graph import dimensions, load
 from engines.graph.index import Tensor
 from engines.graph.load import StoredModel, np_dtype
 from engines.nearest import suggest_or_list, suggestion
@@ -376,15 +376,24 @@ class _Loading:
         extra = [name for name in arrays if name not in self.wanted]
         if extra:
             self.warnings[f"'{source}' also holds {_list_names(extra)}, which the model does not have: ignored."] = None
-        symbols: dict[str, tuple[int, str]] = {}
         fitted: dict[str, Array] = {}
         for name, wanted in self.wanted.items():
             array = self._convert_dtype(arrays[name], wanted.tensor, source)
-            self._check_shape(array, wanted, source, symbols)
+            self._check_shape(array, wanted, source)
             if array.dtype.kind not in "OSUTbiu" and array.size and not np.isfinite(array.astype(np.float64)).all():
                 self.warnings[f"The input '{name}' in '{source}' holds NaN or infinite values."] = None
             fitted[name] = array
+        self._warn_unequal(fitted, source)
         return fitted
+
+    def _warn_unequal(self, fitted: Mapping[str, Array], source: str) -> None:
+        """Warn of sizes that the model's names promise to be equal: ONNX Runtime runs it. Told of the first file: an exporter
+        that gave unlike axes one name did so for each."""
+        shapes = [(name, self.wanted[name].dims or (), array.shape) for name, array in fitted.items()]
+        for unequal in dimensions.find_unequal(shapes):
+            if not any(warning.startswith(unequal.names) for warning in self.warnings):
+                said = f"{unequal} in '{source}': it is taken as it was given, here and in every file."
+                self.warnings[said] = None
 
     def _convert_dtype(self, array: Array, tensor: Tensor, source: str) -> Array:
         """The array in the model's type, where that loses nothing, or only digits of a float."""
@@ -418,7 +427,7 @@ class _Loading:
         why = "do not fit into" if overflows or array.dtype.kind in "iu" else "would be changed by a conversion to"
         raise InputProblem(f"{where} holds {array.dtype} values that {why} the model's {tensor.dtype}.")
 
-    def _check_shape(self, array: Array, wanted: _Wanted, source: str, symbols: dict[str, tuple[int, str]]) -> None:
+    def _check_shape(self, array: Array, wanted: _Wanted, source: str) -> None:
         name, dims = wanted.tensor.name, wanted.dims
         if dims is None:
             return
@@ -428,17 +437,6 @@ class _Loading:
         ):
             hint = " A batch dimension in front seems to be missing." if len(dims) == array.ndim + 1 else ""
             raise InputProblem(f"{where}, and the model wants {_show_dims(dims)}.{hint}")
-        for dim, size in zip(dims, array.shape, strict=True):
-            if not isinstance(dim, str) or not dim:
-                continue
-            known, other = symbols.setdefault(dim, (size, name))
-            if known != size:  # ONNX Runtime runs it, and what the names promise may not be so
-                # Told of the first file: an exporter that gave unlike axes one name did so for each.
-                told = f"The input '{name}' has other sizes of '{dim}' than the input '{other}'"
-                if not any(warning.startswith(told) for warning in self.warnings):
-                    self.warnings[
-                        f"{told} ({size} and {known} in '{source}'): it is taken as it was given, here and in every file."
-                    ] = None
 
     # -- random by role
 

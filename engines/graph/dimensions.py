@@ -1,7 +1,8 @@
 """Dimensions that a model declares and that say nothing: Paddle2ONNX writes ``-1``, or the name ``?`` for every unknown size."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from onnx import GraphProto, ModelProto, TypeProto
 
@@ -25,20 +26,40 @@ def open_unknown(model: ModelProto) -> list[str]:
     ]
 
 
-def say_unequal(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """A sentence on the first dimension that inputs of these shapes, by name, share by its name and not by its size; "" where
-    there is none. Such a model may run all the same, as exporters give one name to sizes that differ: it explains, no more."""
+class Unequal(NamedTuple):
+    """A dimension that two inputs share by its name and not by its size. ``names``: the sentence up to the sizes."""
+
+    names: str
+    sizes: str
+
+    def __str__(self) -> str:
+        return f"{self.names}, {self.sizes}"
+
+
+def find_unequal(inputs: Iterable[tuple[str, Sequence[int | str], tuple[int, ...]]]) -> Iterator[Unequal]:
+    """The dimensions of that kind; ``inputs``: name, declared dimensions and shape of each. A model may run with them all the
+    same, as exporters give one name to sizes that differ: they explain, no more."""
     met: dict[str, tuple[int, str]] = {}
-    for info in model.graph.input:
-        declared = info.type.tensor_type.shape.dim
-        for dim, size in zip(declared, shapes.get(info.name, ()), strict=False):
-            before, other = met.setdefault(dim.dim_param, (size, info.name))
-            if dim.dim_param and size != before:
-                return (
-                    f"The inputs do not fit each other: the model calls a dimension of '{other}' and '{info.name}' "
-                    f"'{dim.dim_param}', and it is {before} in '{other}' and {size} in '{info.name}'."
+    for name, declared, shape in inputs:
+        for dim, size in zip(declared, shape, strict=False):
+            if not isinstance(dim, str) or not dim:
+                continue
+            before, other = met.setdefault(dim, (size, name))
+            if size != before:
+                whose = f"'{name}' twice" if other == name else f"'{other}' and '{name}'"
+                yield Unequal(
+                    f"The model calls a dimension of {whose} '{dim}'",
+                    f"and it is {before} in '{other}' and {size} in '{name}'",
                 )
-    return ""
+
+
+def say_unequal(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """A sentence on the first of these for inputs of these shapes, by name; "" where there is none."""
+    declared = (
+        (i.name, [d.dim_param for d in i.type.tensor_type.shape.dim], shapes.get(i.name, ())) for i in model.graph.input
+    )
+    first = next(find_unequal(declared), None)
+    return f"The inputs do not fit each other. {first}." if first else ""
 
 
 def _open_graph(graph: GraphProto, found: list[str]) -> None:

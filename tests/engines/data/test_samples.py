@@ -161,7 +161,7 @@ def test_sizes_that_share_a_name_and_differ_are_told_and_taken(tmp_path: Path, m
         np.savez(files[-1], x=X, z=np.arange(2))
     facts = given(model, store, *files)
     (told,) = facts["warnings"]
-    assert told.startswith("The input 'z' has other sizes of 'n' than the input 'x' (2 and 3 in ")
+    assert told.startswith("The model calls a dimension of 'x' and 'z' 'n', and it is 3 in 'x' and 2 in 'z' in ")
     assert facts["samples"][0]["shapes"] == {"x": (3, 4), "z": (2,)}
 
 
