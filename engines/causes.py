@@ -9,13 +9,14 @@ import msgspec
 class CauseKind(msgspec.Struct, frozen=True):
     """``plain``: what goes wrong, as the end of a sentence. ``measured``: what must have been seen. ``card``: the term (a file of
     ``flows/terms``) that explains it. ``unfit``: the right values do not fit into the engine's storage type, so they cannot be
-    fed to it as a patch either."""
+    fed to it as a patch either. ``whose``: who is to hear of it where that is nobody of the engine's."""
 
     name: str
     plain: str
     measured: str
     card: str = ""
     unfit: bool = False
+    whose: str = ""
 
 
 KINDS: tuple[CauseKind, ...] = (
@@ -33,6 +34,7 @@ KINDS: tuple[CauseKind, ...] = (
     CauseKind(
         "quantization", "small integers are too coarse for these values",
         "codes are right, and what they are worth is not: the SQNR of the pair", "quantization",
+        whose="whoever quantized the model",
     ),
     CauseKind(
         "fusion", "it is wrong only where the engine joins these nodes into one",

@@ -158,7 +158,10 @@ def _say_nearly_all(ask: Inquiry, kept: Kept) -> str:
 
 def _say_without(ask: Inquiry, kept: Kept) -> str:
     """That a culprit is cured though none of its own nodes is kept: a sentence with a space in front."""
-    left = [c.case for c in ask.findings.culprits if not set(ranges.decode(c.case.node_ids)).intersection(kept.keep)]
+    # A layer in float reads what was there before its pairs, so that these are cured with it.
+    pairs = {n for layer in find_leavable_layers(ask.index) if layer.node in kept.keep for n in layer.around}
+    cured = pairs.union(kept.keep)
+    left = [c.case for c in ask.findings.culprits if not cured.intersection(ranges.decode(c.case.node_ids))]
     if not left:
         return ""
     names = ", ".join(n for case in left for n in case.nodes[:3])

@@ -137,7 +137,7 @@ def readme(culprit: Culprit, asked: Asked, lacking: str = "") -> str:
             "It needs numpy and the engine's own package. A rel_l2 of 0.5 is wrong by 50 %: of this part, not of the model.",
             "",
             lacking or fed,
-            f"issue.md is a bug report for {name_addressee(asked.engine)}; report.html says what to do now.",
+            f"issue.md is a bug report for {name_addressee(asked.engine, (culprit.cause,))}; report.html says what to do now.",
             f"Named cause: {culprit.cause}.",
             "Read the files before you send them: names of nodes and tensors, weights and inputs are those of the model.",
             "",

@@ -108,7 +108,8 @@ def _tell(reading: Reading, report: Report, written: Written) -> None:
         check = shlex.quote(str(Path(written.case) / "check.py"))
         shows = f"python {check} shows the fault again" if can_check(problem) else "commands.sh says how to see it"
         print(f"  case     {written.case}  ({shows})")
-        terminal.show([f"  send     it as a zip file to {name_addressee(report.engine)}; {ISSUE} in it is the text"])
+        whose = name_addressee(report.engine, [c.cause for c in report.culprits])
+        terminal.show([f"  send     it as a zip file to {whose}; {ISSUE} in it is the text"])
         if (Path(written.case) / TRACES).is_file():
             print(f"           {visible((Path(written.case) / TRACES).read_text(encoding='utf-8').strip())}")
     if written.model:

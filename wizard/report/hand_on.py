@@ -1,7 +1,9 @@
 """What to do with what was found: what to paste first, what to send and to whom. The same words in report and screens. Pure."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from engines.causes import find_cause
 from engines.discovery import find
 from engines.spec import parse
 from wizard.report.document import Report, Workaround
@@ -30,9 +32,10 @@ def list_deeds(report: Report) -> list[Deed]:
         elif w.apply:
             made.append(Deed(f"Apply the workaround: {rest} says how."))
     if report.culprits:
+        whose = name_addressee(report.engine, (c.cause for c in report.culprits))
         made.append(
             Deed(
-                f"Send the case folder as a zip file to {name_addressee(report.engine)}; {ISSUE} in it is the text. Look into it "
+                f"Send the case folder as a zip file to {whose}; {ISSUE} in it is the text. Look into it "
                 "first: names, weights and inputs are those of your model."
             )
         )
@@ -41,8 +44,11 @@ def list_deeds(report: Report) -> list[Deed]:
     return made
 
 
-def name_addressee(engine: str) -> str:
-    """Whose the fault is, with the place where they want to hear of it where the engine names one."""
+def name_addressee(engine: str, causes: Iterable[str]) -> str:
+    """Whose the fault is by its causes, with the place where they want to hear of it where the engine names one."""
+    whose = {find_cause(cause).whose for cause in causes}
+    if len(whose) == 1 and (named := whose.pop()):
+        return named
     declared = find(parse(engine).name)
     url = declared.tracker.url if declared and declared.tracker else ""
     return f"whoever maintains the engine ({url})" if url else "whoever maintains the engine or the model"

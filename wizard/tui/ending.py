@@ -130,9 +130,10 @@ def _list_handing_on(scene: Scene) -> list[Deed]:
     if not scene.state.findings.culprits:
         return []
     case = scene.folder / "case"
+    whose = name_addressee(scene.problem.engine, [c.cause for c in scene.state.findings.culprits])
     made = [
         Deed(
-            f"Hand the case folder on to {name_addressee(scene.problem.engine)}: attach it as a zip; issue.md in it is the "
+            f"Hand the case folder on to {whose}: attach it as a zip; issue.md in it is the "
             "text. This shows the fault:",
             f"python {shorten_path(case / 'check.py')}"
             if can_check(scene.problem)

@@ -261,3 +261,23 @@ def test_a_small_error_that_becomes_another_code_is_a_jump_and_no_cancellation()
     assert (found.name, found.evidence) == (
         "rounding", "/q (QuantizeLinear) makes 0.595 % other results of values that are wrong by 0.02 %: it jumps."
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("actual", "off", "step", "said"),
+    [
+        (0.94, 8.5, 0.004, "Its codes end at 0.94 and cut off the rest"),
+        (27.4, 27.0, 0.2, "Its codes are worth up to 27.4"),
+        (7.6, 1.9, 3.8, "One step of its codes is 3.8, too wide"),
+        (9.4, 0.02, 0.04, ""),
+        (9.0, 4.0, 0.04, ""),
+    ],
+)
+def test_how_a_pair_does_not_fit_its_values(actual: float, off: float, step: float, said: str) -> None:
+    codes = cause.Inner("", "", Score("q", equal=True))
+    given = Score("d", absmax=9.42, actual_absmax=actual, max_abs=off, sqnr_db=3.0)
+    inner = [codes, cause.Inner("DequantizeLinear", "/d", given, ("q", "scale", "zero"))]
+    found = cause.name_cause(Findings(), CASE, inner, "float32", None, weights={"scale": step})
+    assert found.name == "quantization"
+    assert said in found.evidence
+    assert bool(said) == ("Measure it again" in found.evidence)
