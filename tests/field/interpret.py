@@ -58,7 +58,9 @@ class Interpreter:
         self.compute = compute
         self._sessions: dict[Any, ort.InferenceSession] = {}
         self._weights: dict[tuple[int, str, str], Array] = {}
-        self._orders: dict[int, list[int]] = {}
+        self._orders: dict[
+            int, tuple[onnx.GraphProto, list[int]]
+        ] = {}  # by the id of what is held, or another takes it
         if self.model.functions:
             raise NotInterpreted("it has functions of its own")
         self.places = list(_places(self.model.graph, ()))
@@ -107,8 +109,8 @@ class Interpreter:
                 stack += sorted(behind - {i}, reverse=True)
                 if stack[-1] == i:
                     done[stack.pop()] = None
-            self._orders[id(graph)] = list(done)
-        return self._orders[id(graph)]
+            self._orders[id(graph)] = graph, list(done)
+        return self._orders[id(graph)][1]
 
     def _node(
         self, node: onnx.NodeProto, where: Where, values: "_Scope", changes: Changes, rounded: bool

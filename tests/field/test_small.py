@@ -39,6 +39,7 @@ CASES = (
     ("walk_turns_overflow", "emulate:precision=fp16"),  # within a Loop
     ("dance_policy_logsum", "emulate:precision=fp16"),  # weights in a file of their own
     ("french_lemma_cancellation", "emulate:precision=bf16"),
+    ("noise_gain_logsum", "emulate:precision=fp16"),
     # static INT8 networks of convolutions, through the flow `quantization`
     ("page_orientation", "int8"),
     ("nudenet", "int8"),

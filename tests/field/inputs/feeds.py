@@ -61,6 +61,28 @@ def vad_old(seed: int, path: Path) -> Feed:
     return {**feed, "h": h, "c": c}
 
 
+def noisy_frame(seed: int, path: Path) -> Feed:
+    """GTCRN: one frame of 512 at 16 kHz as real and imaginary parts, and the state after the frames before."""
+    wave, window = sound.speech(1.2, 16000, seed), np.sqrt(np.hanning(512))
+    session = _session(path)
+    shapes = {i.name: i.shape for i in session.get_inputs()}
+    state = [np.zeros(shapes[name], np.float32) for name in ("conv_cache", "tra_cache", "inter_cache")]
+    frames = int(np.random.default_rng(seed).integers(3, 50))
+    for i in range(frames + 1):
+        bins = np.fft.rfft(wave[256 * i : 256 * i + 512] * window)
+        mix = np.stack([bins.real, bins.imag], -1).astype(np.float32)[None, :, None]
+        feed: Feed = {"mix": mix, "conv_cache": state[0], "tra_cache": state[1], "inter_cache": state[2]}
+        if i < frames:
+            state = session.run(None, feed)[1:]
+    return feed
+
+
+def log_power(seed: int, path: Path) -> Feed:
+    """NSNet2: log power of 40 frames of 320 at 16 kHz."""
+    power = sound.spectrum(sound.speech(0.6, 16000, seed), 320, 160)[:40]
+    return {"input": np.log10(np.maximum(power, 1e-12)).astype(np.float32)[None]}
+
+
 def waveform(seed: int, path: Path, seconds: float = 1.5, rate: int = 16000) -> Feed:
     """A preprocessor's input: [1, n] and its length."""
     wave = sound.speech(seconds, rate, seed)[None]
