@@ -93,7 +93,7 @@ def make_external(tensor: TensorProto, location: str, offset: int, length: int) 
 
 def locations(model: ModelProto) -> frozenset[str]:
     """Where the external weights of a model lie."""
-    outside = filter(is_external, initializers_with_bodies(model.graph))
+    outside = filter(is_external, held_initializers(model))
     return frozenset(external_span(tensor)[0] for tensor in outside)
 
 
@@ -114,6 +114,23 @@ def initializers_with_bodies(graph: GraphProto) -> Iterator[TensorProto]:
     for node in graph.node:
         for body in bodies(node):
             yield from initializers_with_bodies(body)
+
+
+def held_graphs(model: ModelProto) -> Iterator[GraphProto]:
+    """The main graph and every body, also those in the model's own functions, which become bodies of the main graph."""
+    yield model.graph
+    waiting = [model.graph.node, *(function.node for function in model.functions)]
+    while waiting:
+        for node in waiting.pop():
+            for body in bodies(node):
+                yield body
+                waiting.append(body.node)
+
+
+def held_initializers(model: ModelProto) -> Iterator[TensorProto]:
+    """The initializers of a model, those of every body too: in functions as well, so that no file of weights goes unlooked at."""
+    for graph in held_graphs(model):
+        yield from graph.initializer
 
 
 def attribute_tensors(model: ModelProto) -> Iterator[TensorProto]:

@@ -204,7 +204,7 @@ def save(store: Store, proto: ModelProto, weights_from: str = "", *, sync: bool 
     source = Path(weights_from) if weights_from else store.models
     read: dict[Path, tuple[int, ...]] = {}
     with external.Writer(store.models) as writer:
-        for tensor in external.initializers_with_bodies(proto.graph):
+        for tensor in external.held_initializers(proto):
             own = external.is_external(tensor) and not weights_from
             size = external.byte_size(tensor.data_type, tensor.dims)
             if own or size < 0:
@@ -304,7 +304,7 @@ def _weights_reach(model: StoredModel) -> None:
     """Raise ``Damaged`` where a weights file of the session is gone or ends too early: an engine would only say that it cannot
     build."""
     ends: dict[str, int] = {}
-    for tensor in (*external.initializers_with_bodies(model.proto.graph), *external.attribute_tensors(model.proto)):
+    for tensor in (*external.held_initializers(model.proto), *external.attribute_tensors(model.proto)):
         if external.is_external(tensor):
             location, offset, _ = external.external_span(tensor)
             ends[location] = max(ends.get(location, 0), offset + external.byte_size(tensor.data_type, tensor.dims))
@@ -489,8 +489,14 @@ def _restate_if_newer(proto: ModelProto, ceiling: Ceiling) -> tuple[str, ...]:
 
 def _check_external(proto: ModelProto, path: Path) -> None:
     """Every external tensor's file is there and long enough, every inner tensor holds as many bytes as it should."""
+    for sparse in (sparse for graph in external.held_graphs(proto) for sparse in graph.sparse_initializer):
+        if any(map(external.is_external, (sparse.values, sparse.indices))):
+            raise ModelProblem(
+                f"The sparse weight '{sparse.values.name}' of '{path.name}' lies in a file of its own, which no engine reads; "
+                "export the model with that weight inside, or with a dense one."
+            )
     sizes: dict[str, int] = {}
-    for tensor in (*external.initializers_with_bodies(proto.graph), *external.attribute_tensors(proto)):
+    for tensor in (*external.held_initializers(proto), *external.attribute_tensors(proto)):
         needed = external.byte_size(tensor.data_type, tensor.dims)
         if any(d < 0 for d in tensor.dims):
             raise ModelProblem(

@@ -115,3 +115,5 @@ def test_a_file_with_several_names_is_weighed_once(tmp_path: Path) -> None:
     (tmp_path / "case" / "journal.jsonl").hardlink_to(tmp_path / "journal.jsonl")
     (tmp_path / "case" / "copy.jsonl").write_bytes(bytes(5000))
     assert removal.weight(tmp_path) == 10000
+    (tmp_path / "models").symlink_to(tmp_path / "case")  # of somebody else's session, where it may name the whole disk
+    assert removal.weight(tmp_path / "models") == 0

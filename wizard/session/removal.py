@@ -72,7 +72,7 @@ def weight(place: Path) -> int:
     """Bytes of all files in a session's folder, as far as they can be seen; a file with several names (each culprit's folder has
     the journal) once, as it lies on the disk."""
     found: dict[tuple[int, int], int] = {}
-    for parent, _, names in os.walk(place):
+    for parent, _, names in os.walk(place) if not place.is_symlink() else ():  # it would go through what a link names
         for name in names:
             with contextlib.suppress(OSError):
                 file = os.lstat(os.path.join(parent, name))  # noqa: PTH118 (many files: this is the fast way)

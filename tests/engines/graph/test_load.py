@@ -242,6 +242,40 @@ def test_broken_external_data_is_one_sentence(store: Store, tmp_path: Path) -> N
         breaks(tmp_path / "evil.onnx", store, "outside")
 
 
+@pytest.mark.parametrize("place", ["a branch", "a branch in a function", "a sparse weight"])
+def test_no_link_out_of_the_folder_is_followed_wherever_the_weight_stands(
+    store: Store, tmp_path: Path, place: str
+) -> None:
+    """A file of the user's own that a stranger's link names would be copied into the session, and from there into the bundle."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "mine.bin").write_bytes(bytes(6400))
+    (tmp_path / "in" / "w.bin").symlink_to(tmp_path / "mine.bin")
+    weight = TensorProto(name="w", data_type=FLOAT, dims=[40, 40])
+    external.make_external(weight, "w.bin", 0, 6400)
+    branch = helper.make_graph([n("Add", ["x", "w"], ["z"])], "b", [], [helper.make_empty_tensor_value_info("z")])
+    branch.initializer.append(weight)
+    other = helper.make_graph([n("Identity", ["x"], ["z"])], "c", [], [helper.make_empty_tensor_value_info("z")])
+    chosen = n("If", ["c"], ["y"], then_branch=branch, else_branch=other)
+    made = {
+        "a branch": chosen,
+        "a branch in a function": n("F", ["x", "c"], ["y"], domain="own"),
+        "a sparse weight": n("Add", ["x", "w"], ["y"]),
+    }
+    model = graph([made[place]], {"x": (FLOAT, [40, 40]), "c": (BOOL, [])}, ["y"])
+    if place == "a branch in a function":
+        opsets = [helper.make_opsetid("", 17)]
+        model.functions.append(helper.make_function("own", "F", ["x", "c"], ["y"], [chosen], opsets))
+        model.opset_import.append(helper.make_opsetid("own", 1))
+    if place == "a sparse weight":
+        values = TensorProto(name="w", data_type=FLOAT, dims=[1600])
+        external.make_external(values, "w.bin", 0, 6400)
+        ids = numpy_helper.from_array(np.arange(1600), "ids")
+        model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, ids, [40, 40]))
+    (tmp_path / "in" / "m.onnx").write_bytes(model.SerializeToString())
+    said = "in a file of its own" if "sparse" in place else "a link that leads out of"
+    breaks(tmp_path / "in" / "m.onnx", store, said)
+
+
 def test_wrong_versions_and_broken_graphs_are_one_sentence(store: Store, tmp_path: Path) -> None:
     model = product()
     model.opset_import[0].version = 999

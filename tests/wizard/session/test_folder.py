@@ -180,6 +180,20 @@ def test_repair_works_on_a_copy(home):
     assert len(read(copy / NAME)) == 4
 
 
+def test_a_repaired_copy_follows_no_link_that_a_checker_was_given(home, tmp_path):
+    """All that a stranger's link in ``checks`` names was copied, be it the whole disk; a circle of links ended the repair."""
+    made = folder.create(PROBLEM, FLOW)
+    walked(made, OPENED)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "id_rsa").write_text("private")
+    (made / "checks").mkdir()
+    (made / "checks" / "out").symlink_to(tmp_path / "mine")
+    (made / "checks" / "circle").symlink_to(made / "checks" / "circle")
+    copy, _ = folder.repair(made)
+    assert not (copy / "checks").exists()
+    assert len(read(copy / NAME)) == 1
+
+
 def test_one_holder_at_a_time(tmp_path):
     assert lock.holder(tmp_path) is None
     held = lock.Lock.acquire(tmp_path, "/run/x.sock")
