@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 # A parameter of a step that says how many: a negative one was taken, and the search ended before it began.
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+# One that says how much: with a negative margin no error was small enough, and a search spent all of its builds.
+Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):

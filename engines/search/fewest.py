@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from engines.asking import Count, Note, Sub
+from engines.asking import Amount, Count, Note, Sub
 from engines.compare.criterion import Criterion, Verdict, tighten_criterion
 from engines.compare.judge import by_sample, judge_whole, use_up
 from engines.findings import Unseen
@@ -100,7 +100,7 @@ class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rings: Count = 6  # how far around the seeds nodes are tried before those of the whole model
     budget: Count = 400  # builds
     rounds: Count = 8  # how often samples that a set does not cure are added to the search
-    margin: float = 0.0  # tolerance over error that is aimed at; 0: 2 where kernels are timed, else 1.5
+    margin: Amount = 0.0  # tolerance over error that is aimed at; 0: 2 where kernels are timed, else 1.5
     batches: Count = 4  # how often other samples are made that the set is tried on; what fails joins the search
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Count, Note, StepContext, Sub, asked
+from engines.asking import Amount, Count, Note, StepContext, Sub, asked
 from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
 from engines.compare.judge import (
     REFUSALS,
@@ -122,7 +122,7 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     judge_reference: bool = True  # whether the reference is held against float64, or a second engine
     judge_nodes: Count = 50_000  # float64 takes 0.1 ms a node: larger models are judged by the second engine only
-    judge_seconds: float = 60.0  # that the more exact computation may take
+    judge_seconds: Amount = 60.0  # that the more exact computation may take
     look_again: Looks = Looks()  # where nothing fails at first
 
 

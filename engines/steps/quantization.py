@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Count, Described, StepContext, StepRefused, Sub, asked
+from engines.asking import Amount, Count, Described, StepContext, StepRefused, Sub, asked
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import worst
 from engines.compare.say import say_amount
@@ -77,7 +77,7 @@ class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     most_effects: Count = MOST_EFFECTS  # layers whose effect on the outputs is measured
     budget: Count = 400  # builds of the search
     rounds: Count = 8  # how often samples that a set does not cure are added to the search
-    margin: float = QUANTIZED  # tolerance over error that is aimed at: each layer in float costs speed
+    margin: Amount = QUANTIZED  # tolerance over error that is aimed at: each layer in float costs speed
 
 
 def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:

@@ -217,7 +217,7 @@ def test_what_there_is_no_permission_for(session: Path, tmp_path: Path, closed, 
         assert f"'{place}'" in said
         assert "permission" in said
     code, said = refused({**surroundings, "NARROWDOWN_HOME": str(shelf / "home")}, "run", model)
-    assert (code, f"There is no permission for '{shelf}/home'" in said) == (4, True), said
+    assert (code, f"No session can be made in '{shelf}/home': there is no permission" in said) == (4, True), said
     closed(session / "logs" / "runner.log", 0o444)
     closed(session / "logs", 0o555)
     code, said = refused(surroundings, "resume", session, "--display", "none")

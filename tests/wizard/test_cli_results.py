@@ -143,6 +143,9 @@ def test_parameters_are_checked() -> None:
         parameters("reduce", ["verify=three"])
     with pytest.raises(Refusal, match=r"--with budget=-4: 'budget' must be 0 or more\."):
         parameters("precision", ["budget=-4"])
+    for step in ("precision", "quantization"):
+        with pytest.raises(Refusal, match=r"--with margin=-1.5: 'margin' must be 0 or more\."):
+            parameters(step, ["margin=-1.5"])
 
 
 @pytest.mark.parametrize("role", ["case", "workaround"])

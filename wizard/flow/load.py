@@ -353,7 +353,7 @@ def in_words(said: str, name: str) -> str:
             dict.fromkeys(_KINDS.get(k.strip(), k.strip()) for k in match[1].split("|") if k.strip() != "null")
         )
         return f"'{name}' must be {wanted}, and this is {_KINDS.get(match[2], match[2])}."
-    if said.endswith(" >= 0"):
+    if said.endswith((" >= 0", " >= 0.0")):
         return f"'{name}' must be 0 or more."
     if "matching regex" in said:
         return f"'{name}' must be lower case letters, digits and hyphens."

@@ -51,6 +51,13 @@ _ID = re.compile(
 )  # names a folder on a cluster's hosts, and is printed: no path, no escape
 _VERSION = re.compile(r"^Version: (\S+)$", re.MULTILINE)
 _ARCHIVES = (".zip", ".gz", ".tgz", ".tar", ".xz", ".zst", ".bz2", ".7z")  # in which a session may have been sent
+# Why no folder can be made where the sessions live, whatever they are asked for: the end of a sentence.
+_CLOSED = {
+    errno.EACCES: "there is no permission to write there",
+    errno.EPERM: "there is no permission to write there",
+    errno.ENOENT: "no folder can be made there",
+    errno.EROFS: "the disk is read-only",
+}
 _LOOKED_AT = 1_000  # entries of a folder that was named in place of a session in it
 _PACKAGES = ("narrowdown", "onnx", "numpy", "polygraphy")  # beside those of the engines
 
@@ -117,6 +124,11 @@ def create(problem: Problem, flow_text: str, root: Path | None = None, *, folder
                 shutil.rmtree(part) if part.is_dir() else part.unlink()
         if error.filename is None or error.errno in faults.OURS:  # whatever file of it that was
             error.filename = str(target)
+        if folder is None and error.errno in _CLOSED:
+            raise SessionProblem(
+                f"No session can be made in '{root or home()}': {_CLOSED[error.errno]}. Name a folder for this one with "
+                "--session DIR (run, open, step, demo), or one for all of them with NARROWDOWN_HOME."
+            ) from None
         raise
     return target
 

@@ -1,5 +1,6 @@
 """Session folders: made quickly, found by any name, listed even when one is damaged; one runner at a time."""
 
+import errno
 import importlib.metadata
 import json
 import os
@@ -178,6 +179,22 @@ def test_repair_works_on_a_copy(home):
     assert (copy / "journal.lost").read_bytes().count(b"\n") == 1
     assert folder.find(str(copy)) == copy
     assert len(read(copy / NAME)) == 4
+
+
+@pytest.mark.parametrize("why", [errno.EACCES, errno.EROFS, errno.ENOENT])
+def test_where_no_session_can_be_made_another_folder_is_named(home, monkeypatch, why):
+    """It said to check a path that nobody had typed, and not that one session can lie elsewhere."""
+
+    def refuse(*_):
+        raise OSError(why, os.strerror(why), str(home / "abcde"))
+
+    monkeypatch.setattr(folder, "_fill", refuse)
+    with pytest.raises(
+        SessionProblem, match=r"^No session can be made in '.*sessions': .*\. Name a folder .* --session DIR"
+    ):
+        folder.create(PROBLEM, FLOW)
+    with pytest.raises(OSError, match=os.strerror(why)):  # this one was typed, and is named as it is
+        folder.create(PROBLEM, FLOW, folder=home / "typed")
 
 
 def test_a_repaired_copy_follows_no_link_that_a_checker_was_given(home, tmp_path):
