@@ -65,10 +65,10 @@ def test_who_forgets_it_is_told(tmp_path: Path, surroundings: dict[str, str], ch
     assert "Begin a new session with --pass-env HF_TOKEN." in ran.err
     # A session with another set-up may be given it, and asks the checker again.
     ran = narrowdown("edit", session, "--pass-env", "HF_TOKEN", "--display", "none")
-    assert "changed: variables for the checker; 1 measurement of " in ran.out
+    assert "changed: variables for the checker; nothing of it holds" in ran.out
     (again,) = (tmp_path / "sessions").iterdir() if (tmp_path / "sessions").exists() else ()
     note = next(e["text"] for e in events(again) if e["kind"] == "note.added")
-    assert "1 measurement taken over." in note, ran.out + ran.err
+    assert "0 measurements taken over." in note, ran.out + ran.err
 
 
 def test_it_is_refused_before_a_session_exists(tmp_path: Path, surroundings: dict[str, str]) -> None:

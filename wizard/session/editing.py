@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from engines.probe import AnyProbe, Check, Import, Inspect, LoadInputs, Measure
+from engines.sources import paths, scripts
 from engines.store import copying
 from engines.store.content import Store, write_atomically
 from wizard.problem import Problem
@@ -38,8 +39,8 @@ def edit(
     which was measured holds. ``taken``: what that one has established, from which it goes on. Raises SessionProblem,
     ``OSError``."""
     about = folders.describe(source)
-    holds_still = (lambda _: True) if alike else (lambda probe: isinstance(probe, Import))
-    kept = list(taken_over(read_events(source), about.problem, problem, Store(source), holds_still))
+    events = read_events(source) if alike else ()
+    kept = list(taken_over(events, about.problem, problem, Store(source)))
     target = folders.create(problem, flow_text)
     try:
         said = f"The set-up of session {about.id}{f', changed: {changed}' if changed else ''}."
@@ -112,11 +113,13 @@ def taken_over(
 
 def holds(probe: AnyProbe, before: Problem, after: Problem) -> bool:
     """Whether the question of this probe means the same under another PROBLEM. What was measured is judged later, so that neither
-    tolerance nor metric is of any matter; engines are looked at anew."""
-    if isinstance(probe, Inspect) or _file(before) != _file(after):
+    tolerance nor metric is of any matter; engines are looked at anew. So are the user's own files, wherever a PROBLEM does not
+    know all that is read: weights beside a model, the files of a folder, what a script opens. Whatever was measured of them is
+    known by the content that they had, and is found again where they still have it."""
+    if isinstance(probe, Inspect | Import) or _file(before) != _file(after):
         return False
-    if isinstance(probe, Import):
-        return True
+    if isinstance(probe, LoadInputs) and not all(_is_known(source, after) for source in probe.sources):
+        return False
     fed = isinstance(probe, LoadInputs) or bool(getattr(probe, "inputs", ""))
     if fed and _inputs(before) != _inputs(after):
         return False
@@ -133,8 +136,14 @@ def holds(probe: AnyProbe, before: Problem, after: Problem) -> bool:
     return True
 
 
-def _file(problem: Problem) -> tuple[str, str]:
-    return problem.model, problem.digests.get(problem.model, "")
+def _file(problem: Problem) -> str:
+    """What the model is known by: its content, wherever it lies."""
+    return problem.digests.get(problem.model) or problem.model
+
+
+def _is_known(source: str, problem: Problem) -> bool:
+    """Whether the digests of the PROBLEM tell all that this source of inputs is made of."""
+    return not scripts(source) and any(path in problem.digests for path in paths(source))
 
 
 def _inputs(problem: Problem) -> object:

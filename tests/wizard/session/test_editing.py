@@ -28,8 +28,12 @@ PROBES: dict[str, AnyProbe] = {
         model="m", inputs="i", samples=("s",), engine=HERE.engine, reference=HERE.reference, postprocess=("top-5",)
     ),
     "check": Check(model="m", command="/bin/true"),
+    # Read anew always: nobody recorded what else was read.
+    "of a folder": LoadInputs(model="m", sources=("/data/batches",)),
+    "of a script": LoadInputs(model="m", sources=("/data/loader.py:load",), source_digests=("c" * 64,)),
 }
-ALL_BUT_INSPECT = set(PROBES) - {"inspect"}
+ANEW = {"inspect", "import", "of a folder", "of a script"}
+ALL_MEASURED = set(PROBES) - ANEW
 
 
 @pytest.mark.parametrize(
@@ -44,14 +48,15 @@ ALL_BUT_INSPECT = set(PROBES) - {"inspect"}
         ({"reference": "other"}, {"measure", "on the reference", "processed"}),
         ({"postprocess": ("top-1",)}, {"processed"}),
         ({"check": "/bin/false"}, {"check"}),
-        ({"digests": {MODEL: "b" * 64}}, ALL_BUT_INSPECT),
-        ({"model": "/models/other.onnx"}, ALL_BUT_INSPECT),
+        ({"digests": {MODEL: "b" * 64}}, ALL_MEASURED),
+        ({"model": "/models/other.onnx"}, ALL_MEASURED),
+        ({"model": "/moved/net.onnx", "digests": {"/moved/net.onnx": "a" * 64}}, set()),
     ],
 )
 def test_what_a_change_leaves_true(change: dict[str, object], gone: set[str]) -> None:
     before = msgspec.structs.replace(HERE, check="/bin/true", postprocess=("top-5",))
     after = msgspec.structs.replace(before, **change)
-    assert {name for name, probe in PROBES.items() if not holds(probe, before, after)} == gone | {"inspect"}
+    assert {name for name, probe in PROBES.items() if not holds(probe, before, after)} == gone | ANEW
 
 
 def session(root: Path, problem: Problem) -> Path:

@@ -77,7 +77,7 @@ def test_a_session_that_only_runs_otherwise_is_a_new_one(opened: list[Options]) 
 
 @pytest.mark.parametrize(
     ("names", "kept"),
-    [(("HF_TOKEN",), ["m", "k"]), (("HOME_OF_MINE",), ["m"]), ((), ["m"])],
+    [(("HF_TOKEN",), ["k"]), (("HOME_OF_MINE",), []), ((), [])],
     ids=["same", "other", "none"],
 )
 def test_answers_of_a_checker_with_other_variables_are_not_taken_over(
