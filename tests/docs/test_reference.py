@@ -19,7 +19,7 @@ import pytest
 import engines as engine_room
 import wizard
 from engines import discovery
-from engines.asking import Count
+from engines.asking import Amount, Count
 from engines.backends.base import EngineInfo
 from engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION
 from engines.compare.tolerance import ULPS
@@ -154,6 +154,8 @@ def kind(annotation: Any) -> str:
         return ", ".join(f"`{c}`" for c in get_args(annotation))
     if annotation == Count:
         return "a whole number"
+    if annotation == Amount:
+        return "a number"
     if parts := get_args(annotation):  # float | None
         return " or ".join("`null`" if p is type(None) else kind(p) for p in parts)
     return {str: "text", int: "a whole number", float: "a number", bool: "`true` or `false`"}.get(annotation, "mapping")

@@ -79,7 +79,7 @@ def test_nobody_but_the_gate_makes_a_consent() -> None:
         if isinstance(node, ast.Call) and called(node).rpartition(".")[2] == "Consent"
     }
     # The bundle's writer hands on a part of what it was given.
-    assert makers == {"wizard/trust/gate.py", "engines/consent.py", "wizard/bundle/export.py"}
+    assert makers == {"wizard/trust/gate.py", "engines/consent.py", "wizard/bundle/withheld.py"}
 
 
 def test_every_promise_names_a_test_that_exists() -> None:

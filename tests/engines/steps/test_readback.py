@@ -9,6 +9,8 @@ from engines.findings import Case, Culprit, Findings
 from engines.probe import Candidate
 from engines.search.kept import Kept, _say_names, _say_obeyed, _say_without
 
+from .simulated import graph
+
 
 @pytest.mark.parametrize(
     ("became", "said"),
@@ -32,7 +34,8 @@ def test_a_cure_that_leaves_the_culprit_as_it_was_is_said_to_rest_on_a_fusion(ke
     case = Case(candidate=Candidate(), sample="real:0", nodes=("qk",), node_ids="3")
     for rebuilds in (True, False):
         ctx = SimpleNamespace(can={"rebuild": rebuilds}.get)
-        ask: Any = SimpleNamespace(findings=Findings(culprits=(Culprit(case=case, cause="overflow"),)), ctx=ctx)
+        findings = Findings(culprits=(Culprit(case=case, cause="overflow"),))
+        ask: Any = SimpleNamespace(findings=findings, ctx=ctx, index=graph([()] * 6))
         said = _say_without(ask, Kept("found", keep))
         assert said.startswith(told)
         assert bool(said) == bool(told)
