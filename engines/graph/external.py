@@ -13,7 +13,7 @@ import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
 from engines.graph.model_problem import ModelProblem
-from engines.graph.names import bodies
+from engines.graph.names import bodies, with_bodies
 from engines.store import unsynced
 from engines.store.content import write_pieces
 
@@ -110,21 +110,16 @@ def resolve(folder: str | Path, location: str) -> Path:
 
 def initializers_with_bodies(graph: GraphProto) -> Iterator[TensorProto]:
     """The initializers of a graph and of its bodies."""
-    yield from graph.initializer
-    for node in graph.node:
-        for body in bodies(node):
-            yield from initializers_with_bodies(body)
+    for one in with_bodies(graph):
+        yield from one.initializer
 
 
 def held_graphs(model: ModelProto) -> Iterator[GraphProto]:
     """The main graph and every body, also those in the model's own functions, which become bodies of the main graph."""
-    yield model.graph
-    waiting = [model.graph.node, *(function.node for function in model.functions)]
-    while waiting:
-        for node in waiting.pop():
-            for body in bodies(node):
-                yield body
-                waiting.append(body.node)
+    yield from with_bodies(model.graph)
+    for node in (node for function in model.functions for node in function.node):
+        for body in bodies(node):
+            yield from with_bodies(body)
 
 
 def held_initializers(model: ModelProto) -> Iterator[TensorProto]:

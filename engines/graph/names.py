@@ -18,6 +18,14 @@ def bodies(node: NodeProto) -> Iterator[GraphProto]:
             yield from attribute.graphs
 
 
+def with_bodies(graph: GraphProto) -> Iterator[GraphProto]:
+    """The graph, and every body of its nodes, those inside of bodies too."""
+    yield graph
+    for node in graph.node:
+        for body in bodies(node):
+            yield from with_bodies(body)
+
+
 def defined(graph: GraphProto) -> set[str]:
     """Names that the graph itself gives a value: inputs, initializers, node outputs. Not those of nested bodies."""
     names = {i.name for i in graph.input}

@@ -11,7 +11,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from engines.graph import external, schema
-from engines.graph.names import bodies
+from engines.graph.names import bodies, with_bodies
 
 # What came with an IR version after this one is element types alone (and hints for several devices, which change no value).
 _PLAIN_IR: Final = 10
@@ -84,7 +84,7 @@ def _of_ir(model: ModelProto, ir: int) -> str:
 def _element_types(model: ModelProto) -> Iterator[int]:
     for tensor in (*external.initializers_with_bodies(model.graph), *external.attribute_tensors(model)):
         yield tensor.data_type
-    for graph in _all_graphs(model.graph):
+    for graph in with_bodies(model.graph):
         for info in (*graph.input, *graph.output, *graph.value_info):
             yield schema.elem_type(info.type)
     everywhere = (*_all_nodes(model.graph), *(n for f in model.functions for n in f.node))
@@ -92,13 +92,6 @@ def _element_types(model: ModelProto) -> Iterator[int]:
         yield from (a.i for a in node.attribute if a.name in _TYPE_ATTRIBUTES and a.type == AttributeProto.INT)
 
 
-def _all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    yield graph
-    for node in graph.node:
-        for body in bodies(node):
-            yield from _all_graphs(body)
-
-
 def _all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    for one in _all_graphs(graph):
+    for one in with_bodies(graph):
         yield from one.node

@@ -87,6 +87,7 @@ class Draft:
         self._cheap = max(QUICK, build_seconds / CHEAPER)
         self._at_once = build_seconds * SMALL_SHARE
         self._ordered = is_ordered(search.ask.ctx)
+        self._clearly = CLEARLY if self._ordered else FREELY
         self._put = 0
         # What the emulation says, and what a larger set says that the engine was clearly wrong with.
         self._emulated, self._larger = Word(self._ordered), Word(self._ordered)
@@ -116,7 +117,7 @@ class Draft:
             return (), True
         if search.is_short(keep, rule):
             return (), False
-        clearly = tighten_criterion(rule, 1 / (CLEARLY if self._ordered else FREELY))
+        clearly = tighten_criterion(rule, 1 / self._clearly)
         word, hard = self._larger, search.list_short_above(keep, clearly) if self._larger.holds else ()
         if not hard:
             word, hard = self._emulated, (yield from self._list_hard(search, keep, rule, samples))
@@ -149,9 +150,7 @@ class Draft:
         plain: Measurement = yield from there.measure((), everywhere)
         fed = everywhere if plain.build_seconds + plain.run_seconds <= self._at_once else samples
         # What is left out of a set that fails already is left out of this one, too: then the emulation need not be so sure.
-        times = CLEARLY if self._ordered else FREELY
-        if self._ordered and search.list_short_above(keep, rule):
-            times = 1.0
+        times = 1.0 if self._ordered and search.list_short_above(keep, rule) else self._clearly
         self._put += 1
         loose = tighten_criterion(rule, 1 / times)
         yield from there.passes(keep, loose, fed)

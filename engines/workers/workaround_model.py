@@ -10,6 +10,7 @@ from engines.backends.builds import outside_bytes
 from engines.data import originals
 from engines.graph import load
 from engines.graph.cut import cut
+from engines.graph.emulate import PRECISIONS
 from engines.graph.load import StoredModel
 from engines.graph.names import bodies
 from engines.graph.origin import find_folded, find_origins
@@ -21,7 +22,6 @@ from engines.probe import Candidate
 from engines.store.content import Store
 from engines.workers.artifact_files import REFERS
 
-STORED = {"fp16": "float16", "bf16": "bfloat16"}
 LOOKED_AT = 1 << 20  # bytes of a weight: an epsilon is a number or one for each channel
 
 
@@ -88,6 +88,6 @@ def _is_outside(own: StoredModel, weight: int, rest: str) -> bool:
     tensor = own.index.tensors[weight]
     if not tensor.floating or not 0 < tensor.bytes <= LOOKED_AT:
         return False
-    limits = ml_dtypes.finfo(load.np_dtype(STORED[rest]))
+    limits = ml_dtypes.finfo(PRECISIONS[rest][1])
     size = np.abs(load.read_weight(own, weight).astype(np.float64))
     return bool((size[size > 0] < float(limits.smallest_normal)).any() or (size > float(limits.max)).any())
