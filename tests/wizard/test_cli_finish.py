@@ -1,0 +1,40 @@
+"""The end of a run writes what it can, and says what it cannot."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wizard.cli import finish
+from wizard.session.problems import SessionProblem
+
+
+def test_a_file_of_the_session_that_is_gone_is_told_once_all_else_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[str] = []
+
+    def gone(_reading: Any) -> str:
+        raise SessionProblem("An artifact of the session is gone.")
+
+    def hand_on(_reading: Any, _report: Any, model: str) -> str:
+        handed.append(model)
+        return "case"
+
+    monkeypatch.setattr(finish, "write_worked_around", gone)
+    monkeypatch.setattr(finish, "hand_on", hand_on)
+    reading: Any = None
+    with pytest.raises(SessionProblem, match="is gone"):
+        finish._write(reading, reading)
+    assert handed == [""]
+
+
+def test_a_model_that_cannot_be_written_keeps_no_bundle_from_being_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(_reading: Any) -> str:
+        raise OSError(28, "No space left on device", str(Path("worked-around.onnx")))
+
+    monkeypatch.setattr(finish, "write_worked_around", full)
+    monkeypatch.setattr(finish, "hand_on", lambda *_: "case")
+    reading: Any = None
+    assert finish._write(reading, reading) == finish.Written("case", "")
+    assert "could not be written" in "".join(capsys.readouterr())
