@@ -45,7 +45,7 @@ LINE = 8 << 10
 # Seconds of an engine's first build from which a search looks for a cheaper twin (``engines.search.twin``).
 DEAR = 20.0
 # And from which it is taken to have paid for later ones, so that it prices none of them: of 12 and 15 s on TensorRT later ones
-# took 2 to 6, of 84 s 8 (docs/tensorrt.md). What a CPU engine builds for so long it mostly reads from the disk, once too.
+# took 2 to 6, of 84 s 8. What a CPU engine builds for so long it mostly reads from the disk, once too.
 COLD = 8.0
 # What a later build of the whole model takes of a first one that was dear, where an engine times kernels and keeps what it timed:
 # 0.2 to 0.7 s after 12 s on small models, 1.1 to 2.5 s after 24 to 115 s on a transformer, 1.3 and 1.8 after 73 and 82, 4 to 9
@@ -56,8 +56,9 @@ LATER = 1 / 65
 # seconds for each node. Of 21 such builds of five models, of 2, 4 and 20 nodes, 20 came within a factor of two, or a second.
 FIRST_KEPT, FIRST_KEPT_SPAN = (0.5, 1 / 120, 0.35), (0.7, 1.6)
 # Seconds of a part's build, where kernels are timed and no part was built yet: 0.2 to 0.9 on five models, 1.2 to 3 on three.
-# Where the whole was built again so many, and this part of the latest of those: of 38 steps on nine models the first part took
-# 0.35 to 2.2 times that. Once some were built, whether for what they do by themselves or to the outputs, these tell what follows.
+# Where the whole was built again so many, and this part of the latest of those: of some 35 steps on nine models, by hand, the
+# first part took 0.35 to 2.2 times that. Once some were built, whether for what they do by themselves or to the outputs, these
+# tell what follows.
 CUT, CUT_SPAN, CUT_TOLD = 0.6, (0.25, 5.0), (0.4, 3.0)
 CUT_LEAST, CUT_LATER, CUT_LATER_SPAN = 0.4, 0.2, (0.35, 2.2)
 # A run with fewer marks than this part of the nodes takes what one without any does.
@@ -403,7 +404,7 @@ def _span_of_kind(work: Work, seen: Sequence[Seen]) -> Span:
 
 def price_work(work: Work, seen: Sequence[Seen]) -> float | None:
     """Seconds of all its probes; None where nothing like it was measured. A first build that was dear says nothing of later ones:
-    on TensorRT those took a ninth of it (docs/tensorrt.md)."""
+    on TensorRT those took a ninth of it."""
     if work.told:
         return work.probes * work.told
     firsts = [s.build_seconds for s in seen if s.first and s.kind == work.kind]

@@ -17,7 +17,7 @@ from engines.search.whole import list_feeds
 
 TABLE = 1 << 10  # bytes of one tensor's scores: some 30 numbers with their names
 CASE = 4  # nodes that a case holds at most, as a rule. Chosen, not measured
-# Of the first build as given, what the first on a twin takes: 0.10 on a transformer, 0.31 on a CNN (docs/tensorrt.md).
+# Of the first build as given, what the first on a twin takes: 0.10 on a transformer, 0.31 on a CNN.
 TWIN = 0.2
 # Times the price of a build of what an engine that times kernels has refused that it takes: 0.01 to 0.02 times on a model whose
 # If was refused, where it is refused again, and as long as any where it is not.
