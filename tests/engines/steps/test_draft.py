@@ -2,19 +2,23 @@
 every layer. The engine has the last word."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines.asking import Sub
 from engines.findings import Workaround
 from engines.graph import ranges
 from engines.probe import Measure, Measurement
+from engines.search import polish
 from engines.search.draft import FORETOLD, Word
-from engines.search.fewest import TOLD
+from engines.search.fewest import TOLD, Fewest
 from engines.search.known import list_facts
+from engines.search.sets import NodeSet
 
 from .conftest import Walk, walk
 from .simulated import BROKEN, Simulated, graph, random_graph
@@ -127,15 +131,29 @@ def test_one_word_in_two_is_looked_at_where_types_are_free() -> None:
 
 
 def test_what_failed_by_far_with_more_nodes_kept_is_not_built_with_fewer() -> None:
-    """The emulation knows nothing of what is needed here; after the one that is joined two more can go."""
+    """The emulation knows of none of the nodes that are needed here, so that what is foretold is the engine's own word."""
     needed = dict.fromkeys(range(2, 16), 0.5)
-    engine = timed({})
+    engine = timed(dict.fromkeys(range(20, 40), 0.1))
     engine = msgspec.structs.replace(engine, added=dict.fromkeys(engine.added, needed))
-    there = dict.fromkeys(range(20, 40), 0.1)
-    engine = msgspec.structs.replace(engine, emulated=dict.fromkeys(engine.added, there))
     done = walk("precision", engine.context(), engine)
     assert kept(done) == set(needed)
     assert done.finish.outcome.minimal
+    assert 0 < done.finish.outcome.foretold < len(needed)
+
+
+def test_what_a_set_was_tried_on_decides_before_it_is_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each set is run on all that decides, so that none is trimmed too far and anew."""
+    decided: list[frozenset[str]] = []
+    trim = polish.polish
+
+    def trimmed(search: Fewest, keep: NodeSet, likely: Sequence[int], less: NodeSet = ()) -> Sub[NodeSet]:
+        decided.append(search.seen)
+        return (yield from trim(search, keep, likely, less))
+
+    monkeypatch.setattr(polish, "polish", trimmed)
+    engine = timed()
+    walk("precision", engine.context(), engine)
+    assert any(sample.startswith("near:") for sample in decided[0])
 
 
 def test_everything_is_not_built_where_the_emulation_tells_what_it_cures() -> None:
@@ -164,6 +182,9 @@ def test_what_the_longest_set_lacks_is_tried_where_it_does_not_do_and_larger_one
     engine = Refusing(index=graph(chain), added=added, emulated=there, made={}, asked={}, hiding={})
     done = walk("precision", engine.context(), engine)
     assert kept(done) == {46, 53, 57}
+    assert sum(50 < len(ranges.decode(keep)) < 60 for keep in sets_built(done)) < 4, (
+        "no larger ones one after the other"
+    )
 
 
 def test_an_engine_that_refuses_one_set_after_the_other_is_not_asked_about_all_of_them() -> None:
