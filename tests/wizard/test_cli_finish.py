@@ -1,6 +1,7 @@
 """The end of a run writes what it can, and says what it cannot."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,3 +39,12 @@ def test_a_model_that_cannot_be_written_keeps_no_bundle_from_being_written(
     reading: Any = None
     assert finish._write(reading, reading) == finish.Written("case", "")
     assert "could not be written" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(("check", "stops", "nothing"), [("c", 1, True), ("c", 2, False), ("", 1, False)])
+def test_a_check_has_answered_nothing_where_the_first_question_was_the_last(
+    check: str, stops: int, nothing: bool
+) -> None:
+    problem = SimpleNamespace(problem=SimpleNamespace(check=check))
+    reading: Any = SimpleNamespace(description=problem, state=SimpleNamespace(route=("a stop",) * stops))
+    assert finish._answered_nothing(reading) is nothing

@@ -5,7 +5,7 @@ from engines.graph import ranges
 from engines.probe import Candidate
 from engines.search.alike import Alike, say_kept_along, widen_culprit
 from engines.search.foretold import Place
-from engines.steps.confirm import join_culprit
+from engines.steps.confirm import culprit_folder, join_culprit
 
 from ..steps.simulated import graph
 
@@ -35,3 +35,8 @@ def test_one_node_and_several_are_spoken_of_in_the_right_number() -> None:
     )
     assert "go as far in the reference; alone they are right" in say_kept_along(Alike(silent=(one, two)))
     assert say_kept_along(Alike()) == ""
+
+
+def test_the_first_culprit_lies_in_the_case_itself() -> None:
+    """Whoever has had a bundle before knows it there; the others lie below."""
+    assert [culprit_folder(n) for n in (1, 2, 3)] == ["case", "case/culprit-2", "case/culprit-3"]

@@ -200,16 +200,17 @@ class Simulated(msgspec.Struct, kw_only=True):
         written: str = "",
     ) -> dict[int, float]:
         """Tensor -> error, with right values fed to what stands at the border."""
+        assert self.keeps or not keep, "it keeps no nodes"
+        exact, added = (keep | righted) - self.stubborn, self._added(sample)
+        spoiled, other, by = self.spoiled.get(sample, (-1, -1, 0.0))
+        by *= spoiled in keep and other not in keep
+        misread = 0.5 * (bool(written) and sample in self.misread)
         errors: dict[int, float] = {}
         for node in self.index.nodes:
             if inside is not None and node.id not in inside:
                 continue
-            read = max((errors.get(t, 0.0) for t in node.reads if t not in severed), default=0.0)
-            assert self.keeps or not keep, "it keeps no nodes"
-            own = 0.0 if node.id in (keep | righted) - self.stubborn else self._added(sample).get(node.id, 0.0)
-            spoiled, other, by = self.spoiled.get(sample, (-1, -1, 0.0))
-            own += 0.5 * (bool(written) and sample in self.misread)
-            own += by * (node.id == spoiled and spoiled in keep and other not in keep)
+            read = max([errors.get(t, 0.0) for t in node.reads if t not in severed], default=0.0)
+            own = misread + (0.0 if node.id in exact else added.get(node.id, 0.0)) + by * (node.id == spoiled)
             broken = node.id in self.fragile and read > RULE.tolerance
             errors[node.outputs[0]] = 10.0 if broken else min(10.0, self.gain.get(node.id, 1.0) * read + own)
         return errors

@@ -1,6 +1,7 @@
 """An emulation of the precision asked in place of an engine that times kernels: for a draft of the set to keep, and for a look at
 every layer. The engine has the last word."""
 
+import functools
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.asking import Sub
+from engines.compare.criterion import Criterion
 from engines.findings import Workaround
 from engines.graph import ranges
 from engines.probe import Measure, Measurement
-from engines.search import polish
+from engines.search import draft, polish
 from engines.search.draft import FORETOLD, Word
-from engines.search.fewest import TOLD, Fewest
+from engines.search.fewest import TOLD, Fewest, PrecisionParams
 from engines.search.known import list_facts
 from engines.search.sets import NodeSet
 
@@ -295,14 +297,29 @@ def test_an_engine_that_builds_quickly_is_looked_into_itself() -> None:
     assert looks_into_the_engine(done) > 0
 
 
-def test_what_was_asked_for_one_order_leaves_the_next_as_many_questions() -> None:
+def test_what_was_asked_for_one_order_leaves_the_next_as_many_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples that join need nodes of their own, so the order is asked for once more."""
+    # The first order takes most of that.
+    monkeypatch.setattr(draft, "PrecisionParams", functools.partial(PrecisionParams, budget=2 * TOLD))
     index = graph([() if i == 0 else (i - 1,) for i in range(400)])
     added = {"real:0": dict.fromkeys(range(0, 400, 4), 0.004)}
     rare = dict.fromkeys(range(1, 400, 8), 0.004)
     engine = Timed(index=index, added=added, emulated=added, rare=rare, made={}, asked={}, hiding={})
-    done = walk("precision", engine.context(), engine)
-    emulated = [p for p in done.probes if isinstance(p, Measure) and p.engine.startswith("emulate:")]
-    joined = [p for p in emulated if any(s.startswith("near:") for s in p.samples)]
-    assert len({p.keep for p in emulated if p not in joined}) > TOLD / 2
-    assert len({p.keep for p in joined}) > TOLD / 2, "the second order was asked for, too"
+    asked: list[int] = []
+    weigh = Fewest._weigh
+
+    class ToldTwice(Exception):
+        """The rest of the search, most of it, is not looked at here."""
+
+    def counted(search: Fewest, nodes: NodeSet, rule: Criterion, most: int = 0) -> Sub[Any]:
+        before = search.spent
+        told = yield from weigh(search, nodes, rule, most)
+        asked.append(search.spent - before)
+        if len(asked) == 2:
+            raise ToldTwice
+        return told
+
+    monkeypatch.setattr(Fewest, "_weigh", counted)
+    with pytest.raises(ToldTwice):
+        walk("precision", engine.context(), engine)
+    assert min(asked) > TOLD / 2
