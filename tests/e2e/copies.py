@@ -2,6 +2,10 @@
 what it is told to do, and hundreds are started. It is a process of its own all the same, with its own streams, folder and
 environment. Streams, terminals, signals and interruptions are tested on the script that is installed.
 
+Its runner, its workers and its one-off work in the machine room are copies in turn, which have numpy, onnx and ONNX Runtime:
+reading these for each took half of the processor's time of whole sessions. That the application itself loads none of them is
+tested where it is started as usual (``tests/wizard/test_cli_grammar.py``).
+
 ``python -P copies.py FD``: the process that is copied. Each message on FD is a command with its three streams; it is answered
 with the copy's process id, and with how that ended.
 """
@@ -11,11 +15,14 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
+import types
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -95,31 +102,81 @@ def stand_by(fd: int) -> None:
                 os.close(stream)
             asked.send(str(copy).encode())
             asked.send(str(os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])).encode())
-    for stream, place in zip(streams, range(3), strict=True):
-        os.dup2(stream, place)
-        os.close(stream)
-    # What Python knew of its streams when it began (that they can be wound back, say) was of the others.
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        was = getattr(sys, name)
-        new = open(was.fileno(), mode, closefd=False, encoding=was.encoding, errors=was.errors)  # noqa: SIM115
-        new.reconfigure(line_buffering=was.line_buffering)
-        setattr(sys, name, new)
-        setattr(sys, f"__{name}__", new)
+    wear(dict(enumerate(streams)))
     sys.argv, environment, folder = json.loads(message)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
 
 
+def run_module(line: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+    """``subprocess.run`` of ``python -P -m MODULE WORD...``, as a copy of this process."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()  # else it is said twice
+        if not (copy := os.fork()):
+            code = 1
+            try:
+                wear({0: os.open(os.devnull, os.O_RDONLY), 1: out.fileno(), 2: err.fileno()})
+                sys.argv = line[3:]
+                runpy.run_module(line[3], run_name="__main__", alter_sys=True)
+                code = 0
+            except SystemExit as leaving:
+                code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+                if isinstance(leaving.code, str):
+                    print(leaving.code, file=sys.stderr)
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+        said = [stream.seek(0) or stream.read().decode(errors="replace") for stream in (out, err)]
+    return subprocess.CompletedProcess(line, code, *said)
+
+
+def wear(streams: Mapping[int, int]) -> None:
+    """Have these files as the standard streams. What Python knew of its own when it began (that they can be wound back, say) was
+    of the others."""
+    for place, stream in streams.items():
+        os.dup2(stream, place)
+        os.close(stream)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        was = getattr(sys, name)
+        new = open(was.fileno(), mode, closefd=False, encoding=was.encoding, errors=was.errors)  # noqa: SIM115
+        new.reconfigure(line_buffering=was.line_buffering)
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
+
+
 if __name__ == "__main__":
+    import engines
     import wizard.cli
+    from engines import processes
     from engines.known.table import read_table
+    from wizard import machine_room
     from wizard.report.html import read_template
     from wizard.session.naming import titles
 
     for _, name, _ in pkgutil.walk_packages(wizard.__path__, "wizard."):
         if not name.startswith("wizard.tui") and not name.endswith("__main__"):
             importlib.import_module(name)
+    # Not what begins threads, or asks for packages that may be missing.
+    left = (
+        "engines.demos",
+        "engines.contract",
+        "engines.cluster",
+        "engines.backends.openvino",
+        "engines.backends.tensorrt",
+    )
+    for _, name, _ in pkgutil.walk_packages(engines.__path__, "engines."):
+        if not name.startswith(left) and not name.endswith("__main__"):
+            importlib.import_module(name)
+    for name in ("onnxruntime", "onnx_graphsurgeon"):
+        importlib.import_module(name)
+    processes._NATIVE = ()  # threads that numpy has begun are not in a copy, and it begins others there
+    machine_room.subprocess = types.SimpleNamespace(**{**vars(subprocess), "run": run_module})
     for read in (read_template, read_table, titles):  # of our own files, and kept: whoever reports reads them
         read()
     gc.freeze()
