@@ -557,10 +557,16 @@ def _say_slight(results: tuple[SampleResult, ...], found: CompareOutcome, rule: 
     """That all that fails is nearly nothing, how far off it is of what is not, and how to say what matters."""
     output = found.worst_output
     there = next(s for r in results if r.sample == found.worst_sample for s in r.outputs if s.name == output)
-    given = [r for r in results if r.sample.startswith("real:")] or list(results)
-    most = max(s.absmax for r in given for s in r.outputs if s.name == output)
-    failing = len(list_failing(results, rule))
-    few = f"{failing} of {len(given)} samples {'fails' if failing == 1 else 'fail'}, only on values that are nearly nothing"
+    given = [r for r in results if r.sample.startswith("real:")]
+    most = max(s.absmax for r in given or results for s in r.outputs if s.name == output)
+    failing = list_failing(results, rule)
+    few = f"{len(failing)} of {len(given) or len(results)} samples {'fails' if len(failing) == 1 else 'fail'}"
+    if given and not failing[0].sample.startswith("real:"):
+        right = "The sample that you gave passes" if len(given) == 1 else f"All {len(given)} samples that you gave pass"
+        made = len(results) - len(given)
+        few = f"{right}. {'The made-up one' if made == 1 else f'{len(failing)} of {made} made-up ones'} "
+        few += "fails" if len(failing) == 1 else "fail"
+    few += ", only on values that are nearly nothing"
     return (
         f"{few}. The worst is {say_sample(found.worst_sample)}, {wrong_by(found.error or 0.0, rule.metric)}: {output} is at most "
         f"{there.absmax:.3g} there, and up to {most:.3g} on other samples. That error is {say_percent(there.max_abs / most)} of "

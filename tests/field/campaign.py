@@ -173,7 +173,8 @@ def ask(command: Sequence[str], case: Path, seconds: float) -> dict[str, Any]:
         "mib": round(peak),
         "traceback": "Traceback (most recent call last)" in text,
         "message": " ".join(text.split("\n")[-4:])[-300:] if process.returncode not in (0, 10) else "",
-        **{k: report.get(k) for k in ("verdict", "end", "cause", "nodes", "error", "tolerance", "headline", "probes", "margin")},
+        **{k: report.get(k) for k in ("verdict", "end", "cause", "nodes", "error", "tolerance", "headline", "probes", "margin",
+                                    "explanation")},
         "culprits": [
             {k: c.get(k) for k in ("nodes", "cause", "sample", "own", "effect", "verified", "evidence", "also")}
             for c in report.get("culprits", [])

@@ -55,7 +55,7 @@ def score(truth: Facts, said: Facts, checks: Facts) -> tuple[str, str]:
 def _judged(state: str, verdict: str, truth: Facts, said: Facts, checks: Facts) -> tuple[str, str]:
     found = verdict in FOUND
     if state == "passes" and verdict in ("input-sensitive", "not-determined"):
-        return _made_up(verdict, checks)
+        return _made_up(verdict, checks, str(said.get("explanation") or ""))
     if state == "passes":
         return (
             ("right", "it does not fail")
@@ -87,12 +87,12 @@ def _judged(state: str, verdict: str, truth: Facts, said: Facts, checks: Facts) 
     return "wrong", f"it fails, and {verdict} was said"
 
 
-def _made_up(verdict: str, checks: Facts) -> tuple[str, str]:
+def _made_up(verdict: str, checks: Facts, explanation: str) -> tuple[str, str]:
     """Every given sample passes, and the product speaks of data that it made up itself."""
     made = checks.get("made_up") or {}
     if made.get("state") not in ("fails", "undetermined", "borderline"):
         return "wrong", f"it does not fail, on made-up data neither, and {verdict} was said"
-    if verdict == "input-sensitive":
+    if verdict == "input-sensitive" or "that you gave pass" in explanation:
         return "right", "every given sample passes, as it said; made-up data fail"
     return "partly", "not determined on data that it made up; that every given sample passes is not said"
 

@@ -87,6 +87,8 @@ def test_what_it_says_of_data_that_it_made_up_is_held_to_them() -> None:
     passes, made = {**FAILS, "state": "passes"}, {"made_up": {"state": "fails"}}
     assert score(passes, said(verdict="input-sensitive"), made)[0] == "right"
     assert score(passes, said(verdict="not-determined"), made)[0] == "partly"
+    told = said(verdict="not-determined", explanation="All 8 samples that you gave pass. The made-up one fails.")
+    assert score(passes, told, made)[0] == "right"
     assert score(passes, said(verdict="fixed-by-sanitizing"), made)[0] == "wrong"
     assert score(passes, said(verdict="input-sensitive"), {"made_up": {"state": "passes"}})[0] == "wrong"
 
