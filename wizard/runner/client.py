@@ -33,6 +33,12 @@ _REPLY = 30.0  # seconds that a reply may take; an export takes longest
 _ENDS = 5.0  # seconds that a runner which has closed its session may hold it for
 _START = 20.0  # seconds that a new runner may take to listen
 _TAKE = 10.0  # seconds that a runner may take to hand control over; one at work answers within milliseconds
+# What keeps a session from being written to, begins the sentence that names it. Somebody else's folder, as a rule.
+_CLOSED = {
+    errno.EACCES: "There is no permission to write into",
+    errno.EPERM: "There is no permission to write into",
+    errno.EROFS: "The disk is read-only that holds",
+}
 
 Role = Literal["controller", "watch"]
 
@@ -287,12 +293,12 @@ class Client:
             with (self.folder / "logs" / "runner.log").open("ab") as log:
                 self._process = processes.start(script, [str(self.folder), text], self.folder, log)
         except OSError as error:
-            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):  # somebody else's, as a rule
-                raise SessionProblem(
-                    f"There is no permission to write into the session '{self.folder}'. Copy its folder to where you may write, "
-                    "and resume the copy: all of it is in there."
-                ) from None
-            raise
+            if error.errno not in _CLOSED:
+                raise
+            raise SessionProblem(
+                f"{_CLOSED[error.errno]} the session '{self.folder}'. Copy its folder to where you may write, and resume the "
+                "copy: all of it is in there."
+            ) from None
         self.role = "controller"
         threading.Thread(target=self._greet, name="greet", daemon=True).start()
 

@@ -362,6 +362,19 @@ def test_the_socket_file_is_0600(place):
     assert not socket_path(place).exists()
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(errno.EACCES, "There is no permission to write into the"), (errno.EROFS, "read-only that holds the")],
+)
+def test_what_cannot_be_written_to_says_why_and_that_a_copy_can_be_resumed(place, monkeypatch, error, said):
+    def closed(*_):
+        raise OSError(error, os.strerror(error), str(place))
+
+    monkeypatch.setattr(client_module.processes, "start", closed)
+    with pytest.raises(SessionProblem, match=f"{said} session '{place}'. Copy its folder to where you may write"):
+        Client.start(place)
+
+
 def test_nothing_starts_on_a_damaged_or_held_session(place):
     (place / NAME).write_bytes(b'{"v":1}\n' * 2)
     held = Lock.acquire(place)
