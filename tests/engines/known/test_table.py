@@ -115,6 +115,7 @@ def test_an_entry_is_the_same_once_a_journal_has_held_it() -> None:
         ("ov-unsqueeze-wider-ones", {"c.shape": [1, 1, 1, 1]}),
         ("ov-unsqueeze-wider-ones", {"c.shape": [1, 1, 1, 1, 2], "c.values": [1, 2]}),
         ("ov-reduce-transpose-one", {"x.shape": [3, 5, 2, 7]}),
+        ("ov-reducesum-add", {"1.keepdims": 1}),
     ],
 )
 def test_what_is_of_another_shape_looks_like_something_else(name: str, beside: dict[str, Stated]) -> None:
