@@ -93,7 +93,7 @@ def test_when_it_is_stopped_or_killed(tmp_path: Path, house: dict[str, str], che
     if ending != "everything":
         assert once_gone(lambda: outside(tmp_path, session)) == []
     command(house, tmp_path)("resume", session, "--display", "none")
-    assert temporary(tmp_path, session) == []
+    assert once_gone(lambda: temporary(tmp_path, session)) == []
     assert sum(e["kind"] == "probe.finished" for e in events(session)) > 2
 
 
