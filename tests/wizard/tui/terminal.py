@@ -56,13 +56,15 @@ class Terminal:
             return "\n".join(self.screen.display)
 
     def until(self, *wanted: str, seconds: float = 60) -> str:
-        """Wait until one of these is on the screen, and give the screen."""
-        begun = time.monotonic()
+        """Wait until one of these is on the screen, and give the screen. A program that has ended is not waited for."""
+        begun, ended = time.monotonic(), False
         while True:
             text = self.look()
             if any(word in text for word in wanted):
                 return text
             assert time.monotonic() - begun < allow(seconds), f"none of {wanted} came up:\n{text}"
+            assert not ended, f"it ended ({self.child.exitstatus}, signal {self.child.signalstatus}):\n{self.raw}"
+            ended = not self.child.isalive()  # what it said last is looked at once more
 
     def together(self, *wanted: str, seconds: float = 60) -> str:
         """Wait until all of these are on the screen, and give the screen."""

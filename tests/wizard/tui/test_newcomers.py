@@ -107,7 +107,7 @@ def test_a_refused_model_is_walked_with_enter_alone_to_the_operator_that_is_refu
     first = next(event for event in told if event["kind"] == "question.asked")
     recommended = next(answer["text"] for answer in first["answers"] if answer["id"] == first["recommended"])
     assert recommended == "The engine refuses the model"
-    assert (told[-1]["kind"], told[-1]["end"]) == ("session.closed", "case-found")
+    assert (told[-1]["kind"], told[-1]["end"]) == ("session.closed", "refused-part")
     (reduced,) = (event for event in told if event["kind"] == "step.finished" and event["node"] == "reduce")
     assert reduced["outcome"]["ops"] == "Add"
 
