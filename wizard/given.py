@@ -1,6 +1,7 @@
 """From options to a PROBLEM: every value is checked before a session exists, each fault is one sentence and exit 2 or 4."""
 
 import argparse
+import contextlib
 import math
 import re
 import shlex
@@ -15,6 +16,7 @@ from engines.compare.criterion import METRICS
 from engines.data import golden_files
 from engines.data.input_problem import InputProblem
 from engines.graph import filekind
+from engines.graph.weight_files import list_weight_files
 from engines.nearest import nearest, suggestion
 from engines.sources import paths, postprocess_script, split_function, top_k
 from engines.spec import EngineSpec, parse
@@ -232,17 +234,21 @@ def digest_score(scored: str) -> dict[str, str]:
 
 
 def changed_since(problem: Problem, began: float) -> tuple[str, ...]:
-    """The model and the inputs, by path, that are not what they were when the session began, at a time of ``time.time()``. What
-    was written before then is not read, and what is gone or cannot be read does not count: the session has copies."""
+    """The model, the inputs and the model's files of weights, by path, that are not what they were when the session began, at a
+    time of ``time.time()``. What was written before then is not read, and what is gone or cannot be read does not count: the
+    session has copies. Files of weights have no digest, as they may be huge: of these counts what was written since."""
     changed = []
     for path in (problem.model, *(p for p in problem.digests if p != problem.model and Path(p).suffix != ".py")):
         recorded = problem.digests.get(path, "")
-        try:
+        with contextlib.suppress(OSError):
             newer = Path(path).stat().st_mtime > began
             if recorded and newer and digest_file(Path(path)) != recorded:
                 changed.append(path)
-        except OSError:
-            continue
+    with contextlib.suppress(OSError, ValueError):
+        for weights in list_weight_files(Path(problem.model)):
+            with contextlib.suppress(OSError, ValueError):
+                if weights.stat().st_mtime > began:
+                    changed.append(str(weights))
     return tuple(changed)
 
 

@@ -130,12 +130,8 @@ def resume(arguments: argparse.Namespace) -> int:
     about = folders.describe(place)
     consent = trust.admit(about.problem, arguments.yes_run_scripts)
     before = folders.load(place)
-    if before.seq and (changed := changed_since(about.problem, about.created)):
-        names = listing([visible(Path(path).name) for path in changed])
-        terminal.say(
-            f"{names} {'has' if len(changed) == 1 else 'have'} changed since this session began. "
-            "It goes on with its own copy; 'narrowdown run' begins one with what is there now."
-        )
+    if before.seq:
+        say_changed(about)
     person = not arguments.answers and guided(before, display_name(arguments, person=True))
     flow = flow_of(place)
     if not before.seq and any((place / "models").glob("*.onnx")):
@@ -143,6 +139,17 @@ def resume(arguments: argparse.Namespace) -> int:
             f"the journal of '{place}' is gone or empty, so the session begins anew; its models are still there."
         )
     return walk(place, flow, arguments, scripted(arguments, flow), consent, person=person, before=before)
+
+
+def say_changed(about: folders.Description) -> None:
+    """Name what was changed of the files of a session that goes on."""
+    if not (changed := changed_since(about.problem, about.created)):
+        return
+    names = listing([visible(Path(path).name) for path in changed])
+    terminal.say(
+        f"{names} {'was' if len(changed) == 1 else 'were'} changed, or written anew, since this session began. It goes on with "
+        "its own copy; 'narrowdown run' with another --session, or none, begins one with what is there now."
+    )
 
 
 def last_session() -> Path:
@@ -343,6 +350,7 @@ def session_folder(problem: Problem, flow_text: str, chosen: str | None) -> Path
         return folders.create(problem, flow_text)
     place = Path(chosen).expanduser().absolute()
     if folders.reuse(place, problem, flow_text):
+        say_changed(folders.describe(place))
         return place
     return folders.create(problem, flow_text, folder=place)
 

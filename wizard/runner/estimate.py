@@ -1,9 +1,6 @@
 """What a step will cost before it runs, and how much is left while it does: its plan, priced by this session's probes."""
 
 import contextlib
-import mmap
-import os
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +10,7 @@ import msgspec
 
 from engines.asking import Note, StepContext
 from engines.graph.index import GraphIndex
+from engines.graph.weight_files import list_weight_files
 from engines.probe import AnyProbe, LoadInputs, Measurement, SampleInfo
 from engines.search.cost import (
     CUTTING,
@@ -42,10 +40,6 @@ from wizard.runner.drive import index_of, replayed, specs
 from wizard.runner.ledger import asked_probe
 from wizard.session import removal
 from wizard.session.state import State, count_nodes, find_index
-
-# Where a weight lies outside: {"location": NAME}, as protobuf writes it, the name's length in one byte or two.
-_LOCATION = re.compile(rb"\x0a\x08location\x12(?:([\x00-\x7f])|([\x80-\xff])([\x01-\x7f]))")
-_SCANNED = 256 << 20  # bytes; a larger model file holds its weights itself
 
 OVERRUN = 5  # a plan that is used up goes on with one more probe for each five that were answered
 # Times the seconds that a step has taken, beyond its plan, that it takes still: of 602 looks at steps of every kind nine in ten
@@ -305,22 +299,14 @@ def _size(ctx: StepContext, state: State, store: Store) -> Size:
 
 
 def model_bytes(path: Path) -> int:
-    """Bytes of an ONNX file and of the weights files that it names, none of them read; -1 where it cannot be looked at."""
+    """Bytes of a model's file and of the weights files that it names, none of them read; -1 where it cannot be looked at."""
     try:
-        total = regular.size(path)
-        if not 0 < total <= _SCANNED:
-            return total
-        with regular.opened(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            names = set()
-            for found in _LOCATION.finditer(data):
-                short, low, high = found.groups()
-                length = short[0] if short else (low[0] & 0x7F) | high[0] << 7
-                names.add(data[found.end() : found.end() + length])
+        total, weights = regular.size(path), list_weight_files(path)
     except (OSError, ValueError):
         return -1
-    for name in names:
+    for file in weights:
         with contextlib.suppress(OSError, ValueError):
-            total += (path.parent / os.fsdecode(name)).stat().st_size
+            total += file.stat().st_size
     return total
 
 
