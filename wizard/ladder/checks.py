@@ -14,6 +14,7 @@ import msgspec
 from engines.store import regular
 from engines.store.content import write_atomically
 from engines.store.scratch import scratch
+from wizard.bundle.case import FILES
 from wizard.ladder.environments import Place, install
 from wizard.ladder.rungs import Outcome
 
@@ -43,7 +44,7 @@ class Case(msgspec.Struct, frozen=True):
 def case_key(folder: Path) -> str:
     """What an answer depends on: names and content of the case's own files."""
     found = hashlib.sha256()
-    for name in ("check.py", "model.onnx", "engine.onnx", "inputs.npz", "expected.npz", "weights.bin"):
+    for name in ("check.py", *FILES):
         with contextlib.suppress(OSError, ValueError), regular.opened(folder / name) as file:
             found.update(name.encode())
             while piece := file.read(1 << 20):

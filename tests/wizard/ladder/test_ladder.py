@@ -161,6 +161,21 @@ def test_a_check_that_is_ended_leaves_no_temporary_file(
     assert Path((bundle / "left").read_text()).parent.parent == mine
 
 
+@pytest.mark.parametrize("name", ["check.py", "engine.onnx", "engine.weights.bin", "inputs.json"])
+def test_an_answer_is_not_that_of_a_case_with_another_file(tmp_path: Path, name: str) -> None:
+    """Large weights lie beside a model, and an external checker reads the JSON files; a link is what it names."""
+    keys = [checks.case_key(tmp_path)]
+    for content in (b"one", b"two"):
+        (tmp_path / name).write_bytes(content)
+        keys.append(checks.case_key(tmp_path))
+    (elsewhere := tmp_path / "elsewhere").write_bytes(b"three")
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to(elsewhere)
+    keys.append(checks.case_key(tmp_path))
+    elsewhere.write_bytes(b"four")
+    assert len({*keys, checks.case_key(tmp_path)}) == 5
+
+
 @pytest.mark.slow
 def test_an_identity_transpose_before_a_gemm_is_wrong_up_to_1_29_and_mended_in_1_30(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
