@@ -77,7 +77,8 @@ KINDS: tuple[CauseKind, ...] = (
     CauseKind(
         "cancellation", "nearly equal values are subtracted, and what rounding did to them is left",
         "a difference at least 20 times smaller than its operands, wrong by more than they are; or a part with a difference that "
-        "is right only when fed exactly", "cancellation",
+        "is right only when fed exactly; or what rounding left of a difference, made 20 times larger than its values are",
+        "cancellation",
     ),
     CauseKind(
         "integer-narrowing", "integers are larger than the type that the engine computes in can hold",

@@ -116,11 +116,13 @@ def name_cause(
     said: str = "",
     weights: Mapping[str, float] = MappingProxyType({}),
     least: Mapping[str, float] = MappingProxyType({}),
+    against_float: bool = True,
 ) -> Cause:
     """``inner``: every tensor that the case is fed, then every one made inside it, topological. Where watching them cures the
     case, which is then off by ``watched`` only, they tell what the reference gives and nothing of the engine. ``weights``: the
-    largest magnitude of each weight that it reads, where that was looked at; ``least``: the smallest that is not 0. The first
-    rule that has numbers to show wins."""
+    largest magnitude of each weight that it reads, where that was looked at; ``least``: the smallest that is not 0.
+    ``against_float``: whether the reference is the model as it was before it was quantized. The first rule that has numbers to
+    show wins."""
     whole, own = _metrics(findings)
     if findings.optimizers:
         return Cause("optimizer", _say_switched(findings.optimizers))
@@ -151,7 +153,8 @@ def name_cause(
             f"{_say_error(case.own, own)}: what the engine makes of {_list_nodes(case)}, joined, is at fault, and no inner "
             "number can say more.",
         )
-    lost = _explain_by_quantization(inner, case, own, weights)
+    # Against the same pairs what they give is off by the engine's own rounding alone: quantizing cost both sides the same.
+    lost = _explain_by_quantization(inner, case, own, weights) if against_float else None
     if lost is not None:
         return lost
     made = [i for i in inner if i.op]
@@ -179,7 +182,12 @@ def name_cause(
         or amplified
         or grown
     )
-    found = found or _explain_integers(made, scores) or _explain_by_summing(made, scores, findings, case, storage)
+    found = (
+        found
+        or _explain_integers(made, scores)
+        or _explain_by_summing(made, scores, findings, case, storage)
+        or _explain_by_remainder(made, scores, weights, storage)
+    )
     if found is not None:
         return found
     if (
@@ -411,6 +419,33 @@ def _explain_by_cancellation(made: Sequence[Inner], scores: dict[str, Score], st
                 "cancellation",
                 f"{i.node} ({i.op}) takes the difference of values up to {largest.absmax:.3g}, which {errors}, and leaves at "
                 f"most {i.score.absmax:.3g}, wrong by {_say_error(i.score.rel_l2)}.",
+            )
+    return None
+
+
+def _explain_by_remainder(
+    made: Sequence[Inner], scores: Mapping[str, Score], weights: Mapping[str, float], storage: str
+) -> Cause | None:
+    """A difference that is off by no more than rounding, and a node behind it that makes far more of that than of its values:
+    where it does, the difference is nearly 0 and the node divides by as little. A policy's input whose variance is 0 is such."""
+    differences = {i.score.name: i for i in made if i.op == "Sub"}
+    for i in made:
+        source = next((differences[name] for name in i.reads if name in differences), None)
+        if i.op not in ("Div", "Mul") or source is None or min(source.score.max_abs, source.score.absmax) <= 0:
+            continue
+        left = source.score
+        operands = [scores[name] for name in source.reads if name in scores]
+        largest = max((*(s.absmax for s in operands), *(weights.get(name, 0.0) for name in source.reads)), default=0.0)
+        rounded = UNIT.get(storage, UNIT["float32"]) * largest
+        grown, values = i.score.max_abs / left.max_abs, i.score.absmax / left.absmax
+        explained = left.max_abs <= ROUNDINGS * (rounded + max((s.max_abs for s in operands), default=0.0))
+        if explained and grown > CANCELS * values:
+            return Cause(
+                "cancellation",
+                f"{source.node} (Sub) is wrong by up to {left.max_abs:.2g}, which is what {storage} rounds values up to "
+                f"{largest:.3g} by, and {i.node} ({i.op}) makes {i.score.max_abs:.3g} of that, where its largest value is "
+                f"{i.score.absmax:.3g}: where the difference is nearly 0, rounding is all that is left of it, and is made "
+                f"{grown:,.0f} times larger.",
             )
     return None
 

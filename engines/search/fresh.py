@@ -11,7 +11,7 @@ from engines.graph import ranges
 from engines.probe import Check, Describe, Measure, Measurement
 from engines.search.cause import Cause, Inner, name_cause
 from engines.search.inquiry import Inquiry
-from engines.spec import parse
+from engines.spec import parse, unquantized
 
 HALVES = ("float16", "bfloat16")
 
@@ -31,7 +31,10 @@ def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]
     findings = ask.findings
     storage: str = yield from _find_storage(ask, case)
     suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
-    cause = name_cause(findings, case, seen.inner, storage, suspect, seen.own, seen.said, seen.weights, seen.least)
+    in_float = unquantized(ask.ctx.reference)
+    cause = name_cause(
+        findings, case, seen.inner, storage, suspect, seen.own, seen.said, seen.weights, seen.least, in_float
+    )
     return Seen(msgspec.structs.replace(case, verified=f"{seen.failures}/{repeats}"), cause, seen.failures, seen.saved)
 
 

@@ -281,3 +281,33 @@ def test_how_a_pair_does_not_fit_its_values(actual: float, off: float, step: flo
     assert found.name == "quantization"
     assert said in found.evidence
     assert bool(said) == ("Measure it again" in found.evidence)
+
+
+def test_against_the_same_pairs_nothing_is_lost_to_quantization() -> None:
+    """FP16 of a quantized model rounds what a pair gives: the reference computes the same pair."""
+    given = Score("d", absmax=9.42, actual_absmax=9.42, max_abs=2e-3, rel_l2=2e-4, sqnr_db=74.0)
+    inner = [
+        cause.Inner("", "", Score("q", equal=True)),
+        cause.Inner("DequantizeLinear", "/d", given, ("q", "scale", "zero")),
+    ]
+    names = [cause.name_cause(Findings(), CASE, inner, "float16", None, against_float=b).name for b in (True, False)]
+    assert names == ["quantization", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("off", "made", "name"),
+    [
+        (6.8e-4, 6.8, "cancellation"),  # a policy's input that is its mean, over the root of 0 + 1e-8
+        (6.8e-4, 6.8e-3, "unknown"),  # as much larger as the values are
+        (6.8e-2, 680.0, "unknown"),  # rounding does not move values of 3 so far
+    ],
+)
+def test_what_rounding_left_of_a_difference_is_divided_by_nearly_nothing(off: float, made: float, name: str) -> None:
+    """The rest of the tensor is no difference of equal values, so that its own numbers do not show it."""
+    inner = [
+        cause.Inner("", "", Score("x", equal=True, absmax=2.2)),
+        cause.Inner("Sub", "/s", Score("d", max_abs=off, absmax=1.8, rel_l2=off / 1.8), ("x", "mean")),
+        cause.Inner("Div", "/y", Score("y", max_abs=made, absmax=2.9, rel_l2=1.02), ("d", "root")),
+    ]
+    found = cause.name_cause(Findings(), CASE, inner, "float16", None, weights={"mean": 3.0, "root": 1.7})
+    assert found.name == name, found.evidence

@@ -510,3 +510,22 @@ def test_every_step_on_the_whole_network(apart: Apart, open_model: Any, tmp_path
 def test_which_specs_ask_for_the_float_model(spec: str, asked: bool, alike: str) -> None:
     assert unquantized(spec) is asked
     assert of_the_same("reference:precision=fp64", spec) == alike
+
+
+def test_fp16_of_a_quantized_model_is_rounding_and_no_quantization(open_model: Any, tmp_path: Path) -> None:
+    """Held to the same pair, which costs both sides the same: what FP16 does to values of 2e-7 was called quantization."""
+    graph = helper.make_graph(
+        [n("QuantizeLinear", ["x", "s", "z"], ["q"]), n("DequantizeLinear", ["q", "s", "z"], ["d"], name="worth"),
+         n("Mul", ["d", "k"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 32])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 32])],
+        [numpy_helper.from_array(np.array(v), k)
+         for k, v in {"s": np.float32(2e-9), "z": np.int8(0), "k": np.float32(1e3)}.items()],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), tmp_path / "m.onnx")
+    np.savez(tmp_path / "in.npz", x=np.linspace(-2e-7, 2e-7, 32, dtype=np.float32)[None])
+    session = open_model(tmp_path / "m.onnx", "emulate:precision=fp16", (tmp_path / "in.npz",))
+    for name in ("compare", "layerwise", "extract"):
+        session.step(name)
+    confirmed = session.step("confirm").finish.outcome
+    assert (confirmed.names, confirmed.cause) == ("worth", "underflow"), confirmed.evidence
