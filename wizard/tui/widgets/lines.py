@@ -171,20 +171,20 @@ def wrap(text: str, width: int, style: str = "") -> list[Content]:
 
 def paragraphs(text: str) -> list[str]:
     """Logical lines of ``text``: plain lines are joined; indented lines and list items keep their own."""
-    found: list[str] = []
+    found: list[list[str]] = []  # joined in the end: a text of a stranger's may have lines by the million
     flowing = False
     for line in text.strip("\n").split("\n"):
         bare = line.strip()
         item = line[:1] in (" ", "-", "*") or bare[:2].rstrip(".)").isdigit()
         if not bare:
-            found.append("")
+            found.append([])
             flowing = False
         elif flowing and not item:
-            found[-1] += " " + bare
+            found[-1].append(bare)
         else:
-            found.append(line.rstrip() if item else bare)
+            found.append([line.rstrip() if item else bare])
             flowing = not line.startswith(" ")
-    return found
+    return [" ".join(lines) for lines in found]
 
 
 def pairs(rows: Sequence[tuple[str, str]], width: int, *, style: str = "", most: int = 34) -> list[Content]:
