@@ -272,7 +272,9 @@ def _explain_by_amplifying(
 ) -> Cause | None:
     """Right when fed exactly, wrong when fed what the engine would have stored."""
     exact = suspect.added_exact if suspect is not None else None
-    if suspect is not None and exact is not None and suspect.added > FAULTLESS * max(exact, 1e-12):
+    # What rounding its inputs alone does is no amplifying, however exact it is otherwise.
+    rounded = ROUNDINGS * UNIT.get(storage, UNIT["float32"])
+    if suspect is not None and exact is not None and suspect.added > max(FAULTLESS * exact, rounded):
         said = f"{suspect.name} fed exact inputs is wrong by {_say_error(exact)}"
         said += f", fed inputs rounded to {storage} by {_say_error(suspect.added)}"
         node = next((i for i in made if i.node == suspect.name), None)

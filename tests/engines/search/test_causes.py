@@ -12,7 +12,7 @@ import pytest
 
 import flows
 from engines.causes import KINDS
-from engines.findings import Case, Findings, Workaround
+from engines.findings import Case, Findings, Suspect, Workaround
 from engines.probe import HUGE, Candidate, Score
 from engines.search import cause
 
@@ -261,6 +261,15 @@ def test_a_small_error_that_becomes_another_code_is_a_jump_and_no_cancellation()
     assert (found.name, found.evidence) == (
         "rounding", "/q (QuantizeLinear) makes 0.595 % other results of values that are wrong by 0.02 %: it jumps."
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("added", "name"), [(0.3, "cancellation"), (1.9e-4, "unknown")])
+def test_what_rounding_its_inputs_does_to_any_node_explains_no_failure(added: float, name: str) -> None:
+    """Of a product wrong by 0.0193 % of rounded inputs it was said that it takes the difference of nearly equal values."""
+    suspect = Suspect(0, 0, "0", 1.0, 1.0, "/m", added=added, added_exact=0.0)
+    product = Score("t", rel_l2=2e-4, max_abs=2e-4, absmax=0.8)
+    inner = [cause.Inner("MatMul", "/m", product, ("x",)), cause.Inner("Add", "/a", product, ("t",))]
+    assert cause.name_cause(Findings(), CASE, inner, "float16", suspect).name == name
 
 
 @pytest.mark.parametrize(
