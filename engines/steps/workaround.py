@@ -106,6 +106,19 @@ class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     returns: bool = False
 
 
+class Cure(msgspec.Struct, frozen=True):
+    """What was found to help, on the engine that ``ask`` asks: where FP32 must be exact, another one than the user's. Without a
+    ``workaround``, ``message`` says why there is none."""
+
+    ask: Inquiry
+    message: str
+    workaround: Workaround | None = None
+    files: dict[str, str] = {}  # artifact name -> digest
+    probe: Measure | None = None  # the question that shows it again, where the workaround does not say so itself
+    tried: str = ""  # what casts in the model do: one sentence
+    waiting: tuple[int, ...] = ()  # what lies beyond what is accused in a set that is made better later
+
+
 def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     params = msgspec.convert(dict(ctx.params), WorkaroundParams)
     findings = yield from prepare_findings(ctx)
@@ -115,115 +128,162 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         finish = yield from tactics(msgspec.structs.replace(ctx, findings=findings, params={}))
         findings = finish.findings
     ask: Inquiry = yield from open_inquiry(ctx, findings)
-    files: dict[str, str] = {}
-    chosen: Workaround | None = None
-    message = "Nothing that this engine can switch was found to help."
-    waiting: tuple[int, ...] = ()  # what lies beyond what is accused in a set that is made better later
-    fixed: Fixed = (yield from fix_control_flow(ask)) if findings.fixable else Fixed()
-    if fixed.cure is not None:
-        chosen, message, files = fixed.cure, fixed.message, fixed.files
-    tried: str = "" if chosen else (yield from _try_casts(ask))
-    fewest: tuple[str, ...] = () if chosen else (yield from _find_fewest(ask))
-    for kind, engine, off in () if chosen else _list_options(ctx, findings, fewest):
-        yield Note(f"without {', '.join(findings.tactics)}" if kind == "tactic" else f"trying {engine}")
-        chosen = yield from _verify_option(ask, params, kind, engine, off)
-        if chosen is not None:
-            message = (
-                f"{', '.join(chosen.switched_off) or engine}: {say_tried(chosen.samples_ok, chosen.samples_n, chosen.unseen)}, "
-                f"error {say_amount(chosen.error, ask.criterion.metric)}."
-            )
-            break
-    if chosen is None and hides_when_watched(findings) and not ctx.check:
-        chosen, said, files = yield from _keep_apart(ask)
-        message = said or message
-    if chosen is None and (ctx.can("keep") or find_leavable_layers(ask.index)) and not ctx.check:
-        kept: Kept = yield from _search_kept(ask, params)
-        message = say_kept(ask, kept)
-        if kept.outcome == "not-enough" and not kept.reason and (exact := find_exact(ctx.engine, ctx.engine_info)):
-            yield Note(f"trying {exact}")
-            there = ask.of(exact)
-            again: Kept = yield from _search_kept(there, params)
-            if again.outcome == "found":
-                ask, kept = there, again
-                message = f"{_say_exact(ctx.engine, exact)} {say_kept(ask, kept)}"
-        files = kept.files
-        chosen = yield from make_workaround(ask, kept)
-        waiting = list_outside(ask.index, findings, kept.keep) if kept.put_off else ()
-    elif chosen is None and (reason := ctx.reason("keep")):
-        message = f"{message} {_say_anew(ask) or f'Keeping nodes in higher precision: {reason}'}"
-    if (
-        (known := findings.workaround) is not None
-        and known.samples_ok == known.samples_n > 0
-        and not _is_better(chosen, known)
-    ):
-        message = f"{message} What was verified before stays: {', '.join(known.keep_names or known.switched_off)}."
-        chosen, files = known, {}
-    left = Left(findings)
-    if chosen is not None and chosen.kind == "precision" and not ctx.check:
-        beyond = list_outside(ask.index, findings, ranges.decode(chosen.keep))
-        chosen = msgspec.structs.replace(chosen, outside=ask.names(beyond), accused_ok=-1, accused_n=0)
-        if beyond or waiting:
-            left = yield from look_beyond(ask, params.most_culprits)
-            chosen = msgspec.structs.replace(chosen, accused_ok=left.ok, accused_n=left.n)
-            message = f"{message}{left.message}"
-            if left.goes_on and waiting:
-                message += " Until that is known this set stays as it is, wrong where it is said to be; then it is made better."
-    if tried:
-        message = f"{tried} {message}"
-        chosen = msgspec.structs.replace(chosen, tried=tried) if chosen else None
-    holds = chosen is not None and chosen.holds
-    unseen = (chosen.unseen if chosen else None) or Unseen()
+    found: Cure = yield from _find_cure(ask, params)
+    cure, left = yield from _look_beyond_cure(_prefer_known(found), params.most_culprits)
+    chosen = cure.workaround
+    if chosen is not None and cure.tried:
+        chosen = msgspec.structs.replace(chosen, tried=cure.tried)
     return Finish(
-        WorkaroundOutcome(
-            holds=holds,
-            mostly=chosen is not None and holds_mostly(chosen),
-            kind=chosen.kind if chosen else "none",  # type: ignore[arg-type]
-            what=", ".join(chosen.switched_off) if chosen else "",
-            condition=chosen.condition if chosen else "",
-            elsewhere=chosen.elsewhere if chosen else 0,
-            keep=len(chosen.keep_names) if chosen else 0,
-            names=", ".join(chosen.keep_names) if chosen else "",
-            samples_ok=chosen.samples_ok if chosen else 0,
-            samples=chosen.samples_n if chosen else 0,
-            unseen_ok=unseen.ok,
-            unseen=unseen.n,
-            unseen_given=unseen.given,
-            unseen_failing=unseen.plain,
-            undetermined=unseen.undetermined,
-            joined=unseen.joined,
-            known=chosen is not None and is_known(findings, chosen),
-            outside=", ".join(chosen.outside or ask.names(waiting)) if chosen else "",
-            goes_on=left.goes_on,
-            accused_ok=left.ok if left.ok >= 0 else None,
-            accused_error=left.error,
-            error=chosen.error if chosen and chosen.error < HUGE else None,
-            tolerance=ask.criterion.tolerance,
-            margin=chosen.margin if chosen else None,
-            minimal=chosen.minimal if chosen else False,
-            foretold=chosen.foretold if chosen else 0,
-            cost=chosen.cost if chosen else "",
-            cause=findings.culprits[0].cause
-            if findings.culprits
-            else "optimizer"
-            if findings.optimizers
-            else "option"
-            if findings.options
-            else "kernel"
-            if findings.tactics
-            else "accumulation"
-            if findings.spread
-            else "unknown",
-            culprits=len(findings.culprits),
-            tried=tried,
-            message=message,
-        ),
+        _sum_up(cure, left),
         msgspec.structs.replace(left.findings, workaround=chosen),
         tables={
             "keep": [KeptNode(n) for n in chosen.keep_names] if chosen else [],
-            "bundle": [Saved("workaround", files)] if files else [],
+            "bundle": [Saved("workaround", cure.files)] if cure.files else [],
         },
-        decisive={"workaround": (fixed.probe or _probe_applied(ask, chosen),)} if chosen else {},
+        decisive={"workaround": (cure.probe or _probe_applied(cure.ask, chosen),)} if chosen else {},
     )
+
+
+def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
+    """What helps, the kind that costs least asked for first: the model with its control flow fixed; switches of the engine;
+    tensors kept apart; nodes in higher precision."""
+    ctx, findings = ask.ctx, ask.findings
+    if findings.fixable:
+        fixed: Fixed = yield from fix_control_flow(ask)
+        if fixed.cure is not None:
+            return Cure(ask, fixed.message, fixed.cure, fixed.files, fixed.probe)
+    cure = Cure(ask, "Nothing that this engine can switch was found to help.", tried=(yield from _try_casts(ask)))
+    switched: Workaround | None = yield from _switch_off(ask, params)
+    if switched is not None:
+        ok = say_tried(switched.samples_ok, switched.samples_n, switched.unseen)
+        off = ", ".join(switched.switched_off) or switched.engine
+        message = f"{off}: {ok}, error {say_amount(switched.error, ask.criterion.metric)}."
+        return msgspec.structs.replace(cure, workaround=switched, message=message)
+    if hides_when_watched(findings) and not ctx.check:
+        apart, said, files = yield from _keep_apart(ask)
+        cure = msgspec.structs.replace(cure, workaround=apart, message=said or cure.message, files=files)
+        if apart is not None:
+            return cure
+    if (ctx.can("keep") or find_leavable_layers(ask.index)) and not ctx.check:
+        return (yield from _keep_nodes(cure, params))
+    if reason := ctx.reason("keep"):
+        why = _say_anew(ask) or f"Keeping nodes in higher precision: {reason}"
+        return msgspec.structs.replace(cure, message=f"{cure.message} {why}")
+    return cure
+
+
+def _switch_off(ask: Inquiry, params: WorkaroundParams) -> Sub[Workaround | None]:
+    """The first of what the engine can switch that holds on every sample; None where none does."""
+    findings = ask.findings
+    fewest: tuple[str, ...] = yield from _find_fewest(ask)
+    for kind, engine, off in _list_options(ask.ctx, findings, fewest):
+        yield Note(f"without {', '.join(findings.tactics)}" if kind == "tactic" else f"trying {engine}")
+        holds: Workaround | None = yield from _verify_option(ask, params, kind, engine, off)
+        if holds is not None:
+            return holds
+    return None
+
+
+def _keep_nodes(cure: Cure, params: WorkaroundParams) -> Sub[Cure]:
+    """The nodes to keep in higher precision. Where not even all of them are enough, they are looked for once more on the engine
+    that computes FP32 as FP32."""
+    ask = cure.ask
+    kept: Kept = yield from _search_kept(ask, params)
+    message = say_kept(ask, kept)
+    if kept.outcome == "not-enough" and not kept.reason and (exact := find_exact(ask.ctx.engine, ask.ctx.engine_info)):
+        yield Note(f"trying {exact}")
+        there = ask.of(exact)
+        again: Kept = yield from _search_kept(there, params)
+        if again.outcome == "found":
+            message = f"{_say_exact(ask.ctx.engine, exact)} {say_kept(there, again)}"
+            ask, kept = there, again
+    chosen: Workaround | None = yield from make_workaround(ask, kept)
+    waiting = list_outside(ask.index, ask.findings, kept.keep) if kept.put_off else ()
+    return msgspec.structs.replace(cure, ask=ask, message=message, workaround=chosen, files=kept.files, waiting=waiting)
+
+
+def _prefer_known(cure: Cure) -> Cure:
+    """The workaround that was verified before, where it held on all given samples and what was found now is no better."""
+    known = cure.ask.findings.workaround
+    if known is None or not known.samples_ok == known.samples_n > 0 or _is_better(cure.workaround, known):
+        return cure
+    stays = f"What was verified before stays: {', '.join(known.keep_names or known.switched_off)}."
+    return msgspec.structs.replace(cure, workaround=known, files={}, message=f"{cure.message} {stays}")
+
+
+def _look_beyond_cure(cure: Cure, most_culprits: int) -> Sub[tuple[Cure, Left]]:
+    """The cure with what it keeps beyond what is accused, and what is left to look for where it does."""
+    ask, chosen = cure.ask, cure.workaround
+    if chosen is None or chosen.kind != "precision" or ask.ctx.check:
+        return cure, Left(ask.findings)
+    beyond = list_outside(ask.index, ask.findings, ranges.decode(chosen.keep))
+    chosen = msgspec.structs.replace(chosen, outside=ask.names(beyond), accused_ok=-1, accused_n=0)
+    if not (beyond or cure.waiting):
+        return msgspec.structs.replace(cure, workaround=chosen), Left(ask.findings)
+    left: Left = yield from look_beyond(ask, most_culprits)
+    chosen = msgspec.structs.replace(chosen, accused_ok=left.ok, accused_n=left.n)
+    message = f"{cure.message}{left.message}"
+    if left.goes_on and cure.waiting:
+        message += " Until that is known this set stays as it is, wrong where it is said to be; then it is made better."
+    return msgspec.structs.replace(cure, workaround=chosen, message=message), left
+
+
+def _sum_up(cure: Cure, left: Left) -> WorkaroundOutcome:
+    """What the step answers of what helps, or of nothing that does."""
+    ask, findings, chosen = cure.ask, cure.ask.findings, cure.workaround
+    outcome = WorkaroundOutcome(
+        outside=", ".join(ask.names(cure.waiting)),
+        goes_on=left.goes_on,
+        accused_ok=left.ok if left.ok >= 0 else None,
+        accused_error=left.error,
+        tolerance=ask.criterion.tolerance,
+        cause=_name_cause(findings),
+        culprits=len(findings.culprits),
+        tried=cure.tried,
+        message=f"{cure.tried} {cure.message}" if cure.tried else cure.message,
+    )
+    if chosen is None:
+        return outcome
+    unseen = chosen.unseen or Unseen()
+    return msgspec.structs.replace(
+        outcome,
+        holds=chosen.holds,
+        mostly=holds_mostly(chosen),
+        kind=chosen.kind,
+        what=", ".join(chosen.switched_off),
+        condition=chosen.condition,
+        elsewhere=chosen.elsewhere,
+        keep=len(chosen.keep_names),
+        names=", ".join(chosen.keep_names),
+        samples_ok=chosen.samples_ok,
+        samples=chosen.samples_n,
+        unseen_ok=unseen.ok,
+        unseen=unseen.n,
+        unseen_given=unseen.given,
+        unseen_failing=unseen.plain,
+        undetermined=unseen.undetermined,
+        joined=unseen.joined,
+        known=is_known(findings, chosen),
+        outside=", ".join(chosen.outside) or outcome.outside,
+        error=chosen.error if chosen.error < HUGE else None,
+        margin=chosen.margin,
+        minimal=chosen.minimal,
+        foretold=chosen.foretold,
+        cost=chosen.cost,
+    )
+
+
+def _name_cause(findings: Findings) -> str:
+    """The cause of the first culprit; without one, what else was found guilty."""
+    if findings.culprits:
+        return findings.culprits[0].cause
+    guilty = {
+        "optimizer": findings.optimizers,
+        "option": findings.options,
+        "kernel": findings.tactics,
+        "accumulation": findings.spread,
+    }
+    return next((cause for cause, found in guilty.items() if found), "unknown")
 
 
 def _keep_apart(ask: Inquiry) -> Sub[tuple[Workaround | None, str, dict[str, str]]]:
