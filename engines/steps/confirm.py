@@ -82,115 +82,58 @@ class ConfirmParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_patches: Count = 12  # steps that a patch is walked forward past values that the precision cannot hold
 
 
+class Standing(NamedTuple):
+    """What a case is beside what is known."""
+
+    known: bool  # found before, or a part of what was
+    wide: bool  # most of the model, so it names nobody
+    remedy: tuple[int, ...]  # nodes that cure the whole model, one of the case among them
+
+    @property
+    def new(self) -> bool:
+        """Whether it joins the culprits."""
+        return not (self.known or self.wide)
+
+
+class Without(NamedTuple):
+    """The whole model with a culprit cured."""
+
+    culprit: Culprit  # with what cures it
+    findings: Findings  # where the search goes on
+    error: float | None = None  # of the model then; None: not measured
+    still: bool = False  # it fails then
+    others: Alike = Alike()  # more of its kind
+
+
 def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     params = msgspec.convert(dict(ctx.params), ConfirmParams)
     findings = yield from prepare_findings(ctx)
     ask: Inquiry = yield from open_inquiry(ctx, findings)
-    case = findings.case
-    files: tuple[Saved, ...] = ()
-    if case is None:
-        # A route that named a tactic or an optimizer comes here with no smaller model yet.
-        reduced: Reduced = yield from search_smallest(ask, ReduceParams(), then=params.repeats + THEN)
-        if reduced.case is None:
-            raise StepRefused(f"There is no failing case to confirm: {reduced.reason}.")
-        case, files = reduced.case, reduced.files
+    case, files = yield from _find_case(ask, params.repeats)
     ask = ask.lowered(case.effect)
     there = ask.of(case.engine)
-    seen: Seen = yield from confirm_in_fresh_builds(there, case, params.repeats)
+    seen: Seen = yield from _see_afresh(ask, there, case, params.repeats)
     case, cause = seen.case, seen.cause
-    if case.engine:
-        cause = msgspec.structs.replace(cause, evidence=cause.evidence + say_ordered(ctx, case))
-        seen = msgspec.structs.replace(seen, cause=cause)
-    if ask.signature.kind == "build":
-        rest = yield from _describe_rest(ask, case)
-        cause = msgspec.structs.replace(cause, evidence=f"{cause.evidence}{rest}")
-        seen = msgspec.structs.replace(seen, cause=cause)
-
-    known = any(c.case.node_ids == case.node_ids for c in findings.culprits)
-    remedy = () if known else _remedy(findings, case)
-    # What has widened an earlier culprit was cured with it, and fails all the same.
-    known = known or (not remedy and any(set(ranges.decode(case.node_ids)) <= _nodes_of(c) for c in findings.culprits))
-    wide = not (known or remedy) and _names_nobody(ask, case)
-    known = known or wide
-    # What does not build gives no values that could be patched; and where the whole model is cured, none need be.
-    patchable = not ctx.check and ask.signature.kind != "build" and not remedy
-    cut: Cut = (yield from _cut_off(ctx, ask, case, cause.name, params.most_patches)) if patchable else Cut()
-    patches = cut.patches
+    standing = _place_case(ask, case)
     culprit = Culprit(
         case=case,
         cause=cause.name,
         evidence=cause.evidence,
         at=cause.beyond,
-        patches=ranges.encode(patches),
-        keep=ranges.encode(cut.keep),
         dir=culprit_folder(len(findings.culprits) + 1),
     )
-    after = msgspec.structs.replace(findings, case=case)
-    patched: float | None = None
-    still = False
-    others = Alike()
-    if remedy:
-        # What cures the whole model is known, and holds this case: no other culprit is left to look for.
-        culprit = msgspec.structs.replace(culprit, keep=ranges.encode(remedy), also=_also(ask, case, remedy))
-        patched = findings.workaround.error if findings.workaround else None
-    elif patchable and not (findings.optimizers or findings.options or findings.tactics):
-        cured = () if patches or cut.righted else cut.pairs or cut.keep
-        after, patched, still = yield from measure_cured(ask, after, patches, cured, cut.righted)
-        if cut.righted and patched is None:
-            patches = cut.around  # the engine runs no such part
-            culprit = msgspec.structs.replace(culprit, patches=ranges.encode(patches))
-            after, patched, still = yield from measure_cured(ask, after, patches, ())
-        if still and cause.beyond and not known and ctx.can("keep"):
-            room = params.most_culprits - len(findings.culprits) - 1
-            others = yield from find_alike(
-                ask,
-                culprit,
-                cause.beyond,
-                found_by="confirm",
-                room=room,
-                shrink_probes=params.shrink_others,
-                repeats=params.repeats,
-            )
-        if others.keep:
-            culprit = widen_culprit(ask.index, culprit, others)
-            after, patched, still = yield from measure_cured(ask, after, patches, (*cured, *others.keep))
-    culprits = findings.culprits if known else join_culprit(ask.index, findings.culprits, culprit)
+    without: Without = yield from _take_out(ask, culprit, standing, params)
+    others = without.others
+    culprits = findings.culprits
+    if standing.new:
+        culprits = join_culprit(ask.index, culprits, without.culprit)
     for other in alike_culprits(others):
         culprits = (*culprits, msgspec.structs.replace(other, dir=culprit_folder(len(culprits) + 1)))
-    after = msgspec.structs.replace(after, culprits=culprits, spread=findings.spread or wide)
     feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
-    goes_on = still and not known and ctx.visit < params.most_rounds
-    low, high = binomial_interval(seen.failures, params.repeats)
-    outcome = ConfirmOutcome(
-        confirmed=seen.failures > 0,
-        failures=seen.failures,
-        looks=params.repeats,
-        interval_low=low,
-        interval_high=high,
-        nodes=len(case.nodes),
-        nodes_before=len(ask.index.nodes),
-        ops=" + ".join(case.ops),
-        names=", ".join(case.nodes),
-        cause=cause.name,
-        evidence=cause.evidence,
-        own=case.own,
-        effect=case.effect,
-        own_places=case.own_places,
-        effect_places=case.effect_places,
-        culprits=len(culprits),
-        alike=len(others.found),
-        patched_fails=goes_on,
-        patched_error=patched,
-        fixable=bool(findings.fixable),
-        waits=findings.sought > 0,
-        message=_message(
-            seen, params.repeats, still, known, others, 0 if goes_on else ctx.visit, len(ask.index.nodes) if wide else 0
-        ),
-    )
     first = findings.culprits[0].case.sample if findings.culprits else findings.sample
     return Finish(
-        outcome,
-        after,
+        _sum_up(ask, seen, standing, without, params, len(culprits)),
+        msgspec.structs.replace(without.findings, culprits=culprits, spread=findings.spread or standing.wide),
         tables={
             "bundle": [
                 Saved("case", seen.saved),
@@ -206,6 +149,121 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     )
 
 
+def _find_case(ask: Inquiry, repeats: int) -> Sub[tuple[Case, tuple[Saved, ...]]]:
+    """The case that was reduced before, or else is now: a route that named a tactic or an optimizer comes with no smaller model
+    yet. Raises StepRefused where there is none."""
+    if ask.findings.case is not None:
+        return ask.findings.case, ()
+    reduced: Reduced = yield from search_smallest(ask, ReduceParams(), then=repeats + THEN)
+    if reduced.case is None:
+        raise StepRefused(f"There is no failing case to confirm: {reduced.reason}.")
+    return reduced.case, reduced.files
+
+
+def _see_afresh(ask: Inquiry, there: Inquiry, case: Case, repeats: int) -> Sub[Seen]:
+    """The case in fresh builds of the engine that ``there`` asks, with all the evidence that there is for its cause."""
+    seen: Seen = yield from confirm_in_fresh_builds(there, case, repeats)
+    more = say_ordered(ask.ctx, seen.case) if seen.case.engine else ""
+    if ask.signature.kind == "build":
+        more += yield from _describe_rest(ask, seen.case)
+    return msgspec.structs.replace(
+        seen, cause=msgspec.structs.replace(seen.cause, evidence=f"{seen.cause.evidence}{more}")
+    )
+
+
+def _place_case(ask: Inquiry, case: Case) -> Standing:
+    """Whether somebody is accused of this case, and who was accused of it before."""
+    findings = ask.findings
+    if any(c.case.node_ids == case.node_ids for c in findings.culprits):
+        return Standing(True, False, ())
+    if remedy := _remedy(findings, case):
+        return Standing(False, False, remedy)
+    # What has widened an earlier culprit was cured with it, and fails all the same.
+    known = any(set(ranges.decode(case.node_ids)) <= _nodes_of(c) for c in findings.culprits)
+    return Standing(known, not known and _names_nobody(ask, case), ())
+
+
+def _take_out(ask: Inquiry, culprit: Culprit, standing: Standing, params: ConfirmParams) -> Sub[Without]:
+    """The culprit with what cures it, and what the whole model does with that."""
+    ctx, findings = ask.ctx, ask.findings
+    after = msgspec.structs.replace(findings, case=culprit.case)
+    if remedy := standing.remedy:
+        # What cures the whole model is known, and holds this case: no other culprit is left to look for.
+        also = _also(ask, culprit.case, remedy)
+        culprit = msgspec.structs.replace(culprit, keep=ranges.encode(remedy), also=also)
+        return Without(culprit, after, findings.workaround.error if findings.workaround else None)
+    if ctx.check or ask.signature.kind == "build":
+        # What does not build gives no values that could be patched.
+        return Without(culprit, after)
+    cut: Cut = yield from _cut_off(ask, culprit.case, culprit.cause, params.most_patches)
+    patches = cut.patches
+    culprit = msgspec.structs.replace(culprit, patches=ranges.encode(patches), keep=ranges.encode(cut.keep))
+    if findings.optimizers or findings.options or findings.tactics:
+        return Without(culprit, after)
+    cured = () if patches or cut.righted else cut.pairs or cut.keep
+    after, error, still = yield from measure_cured(ask, after, patches, cured, cut.righted)
+    if cut.righted and error is None:
+        patches = cut.around  # the engine runs no such part
+        culprit = msgspec.structs.replace(culprit, patches=ranges.encode(patches))
+        after, error, still = yield from measure_cured(ask, after, patches, ())
+    if not (still and culprit.at and standing.new and ctx.can("keep")):
+        return Without(culprit, after, error, still)
+    others: Alike = yield from find_alike(
+        ask,
+        culprit,
+        culprit.at,
+        found_by="confirm",
+        room=params.most_culprits - len(findings.culprits) - 1,
+        shrink_probes=params.shrink_others,
+        repeats=params.repeats,
+    )
+    if others.keep:
+        culprit = widen_culprit(ask.index, culprit, others)
+        after, error, still = yield from measure_cured(ask, after, patches, (*cured, *others.keep))
+    return Without(culprit, after, error, still, others)
+
+
+def _sum_up(
+    ask: Inquiry, seen: Seen, standing: Standing, without: Without, params: ConfirmParams, culprits: int
+) -> ConfirmOutcome:
+    """``culprits``: how many there are by now."""
+    case, cause, visit = seen.case, seen.cause, ask.ctx.visit
+    goes_on = without.still and standing.new and visit < params.most_rounds
+    low, high = binomial_interval(seen.failures, params.repeats)
+    return ConfirmOutcome(
+        confirmed=seen.failures > 0,
+        failures=seen.failures,
+        looks=params.repeats,
+        interval_low=low,
+        interval_high=high,
+        nodes=len(case.nodes),
+        nodes_before=len(ask.index.nodes),
+        ops=" + ".join(case.ops),
+        names=", ".join(case.nodes),
+        cause=cause.name,
+        evidence=cause.evidence,
+        own=case.own,
+        effect=case.effect,
+        own_places=case.own_places,
+        effect_places=case.effect_places,
+        culprits=culprits,
+        alike=len(without.others.found),
+        patched_fails=goes_on,
+        patched_error=without.error,
+        fixable=bool(ask.findings.fixable),
+        waits=ask.findings.sought > 0,
+        message=_message(
+            seen,
+            params.repeats,
+            without.still,
+            standing.known,
+            without.others,
+            0 if goes_on else visit,
+            len(ask.index.nodes) if standing.wide else 0,
+        ),
+    )
+
+
 class Cut(NamedTuple):
     """What takes the error that a case makes out of the whole model."""
 
@@ -216,8 +274,9 @@ class Cut(NamedTuple):
     pairs: tuple[int, ...] = ()  # of those nodes the dequantizers that give what their pairs were given
 
 
-def _cut_off(ctx: StepContext, ask: Inquiry, case: Case, cause: str, most: int) -> Sub[Cut]:
+def _cut_off(ask: Inquiry, case: Case, cause: str, most: int) -> Sub[Cut]:
     """The way that leaves in the model what was wrong before the case, where there is one."""
+    ctx = ask.ctx
     nodes = ranges.decode(case.node_ids)
     if cause == "quantization" and (pairs := find_bypassable(ask.index, nodes)):
         # Computed exactly a dequantizer gives what its codes are worth, and the loss is in these.
