@@ -93,6 +93,13 @@ class Point(msgspec.Struct, frozen=True, omit_defaults=True):
     keep: str = ""  # their ids; "" also where an earlier version tried them
 
 
+class Close(msgspec.Struct, frozen=True):
+    """A node that stays in a storage type and whose values reach ``reached`` on the given samples, near the end of that type."""
+
+    node: str
+    reached: float
+
+
 class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     """What makes the model right here. ``kind``: precision (nodes kept in FP32), optimizer, threads, option, tactic,
     rewrite, barrier (``switched_off``: tensors that are outputs of the model, too, so that the engine does not join layers across
@@ -124,6 +131,7 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     curve: tuple[Point, ...] = ()  # fewest nodes first; each has less error than those before
     condition: str = ""  # it is right while this holds: "'sr' is 16000"
     elsewhere: int = 0  # given samples of which that is not so, so that it is not for them
+    close: tuple[Close, ...] = ()  # nodes that it leaves near the end of FP16, those beside what is accused first
 
     @property
     def in_file(self) -> bool:

@@ -48,17 +48,15 @@ def foretell_places(ask: Inquiry, op: str = "") -> Sub[tuple[Place, ...]]:
     index, largest = ask.index, largest_finite(ask.ctx.storage)
     near = [n for n in ask.everything if index.nodes[n].op == op]
     if not op:
-        told: dict[int, float] = yield from _measure_reached(
-            ask, (t for n in ask.everything for t in _floating_outputs(index, n)), (ask.findings.sample,)
+        told: dict[int, float] = yield from measure_reached(
+            ask, (t for n in ask.everything for t in floating_outputs(index, n)), (ask.findings.sample,)
         )
-        near = [
-            n for n in ask.everything if any(told.get(t, 0.0) > largest / NEAR for t in _floating_outputs(index, n))
-        ]
+        near = [n for n in ask.everything if any(told.get(t, 0.0) > largest / NEAR for t in floating_outputs(index, n))]
     everywhere = list_feeds(ask.findings)
     # With who reads them: mostly some are beyond it in turn, and a run of all samples costs more than these tensors.
-    watched = {*near, *(r for n in near for t in _floating_outputs(index, n) for r in index.readers[t])}
-    reached: dict[int, float] = yield from _measure_reached(
-        ask, (t for n in sorted(watched) for t in _floating_outputs(index, n)), everywhere
+    watched = {*near, *(r for n in near for t in floating_outputs(index, n) for r in index.readers[t])}
+    reached: dict[int, float] = yield from measure_reached(
+        ask, (t for n in sorted(watched) for t in floating_outputs(index, n)), everywhere
     )
     seen = rim = set(near)
     for _ in range(RINGS):
@@ -66,15 +64,15 @@ def foretell_places(ask: Inquiry, op: str = "") -> Sub[tuple[Place, ...]]:
         seen = seen | rim
         if not rim:
             break
-        fresh = [t for r in sorted(rim) for t in _floating_outputs(index, r) if t not in reached]
-        reached |= yield from _measure_reached(ask, fresh, everywhere)
+        fresh = [t for r in sorted(rim) for t in floating_outputs(index, r) if t not in reached]
+        reached |= yield from measure_reached(ask, fresh, everywhere)
     beyond = {t for t, top in reached.items() if top > largest}
     makers = [
-        n for n in near if beyond.intersection(_floating_outputs(index, n)) and not beyond & set(index.nodes[n].reads)
+        n for n in near if beyond.intersection(floating_outputs(index, n)) and not beyond & set(index.nodes[n].reads)
     ]
     return tuple(
         Place(
-            n, max(reached.get(t, 0.0) for t in _floating_outputs(index, n)), _nodes_behind(index, n, reached, largest)
+            n, max(reached.get(t, 0.0) for t in floating_outputs(index, n)), _nodes_behind(index, n, reached, largest)
         )
         for n in makers
     )
@@ -83,8 +81,8 @@ def foretell_places(ask: Inquiry, op: str = "") -> Sub[tuple[Place, ...]]:
 def list_beyond(ask: Inquiry) -> Sub[frozenset[int]]:
     """The tensors that nodes make, on the sample that the search works on, which the storage type makes infinite. Asks the
     reference what ``foretell_places`` asks it first."""
-    told: dict[int, float] = yield from _measure_reached(
-        ask, (t for n in ask.everything for t in _floating_outputs(ask.index, n)), (ask.findings.sample,)
+    told: dict[int, float] = yield from measure_reached(
+        ask, (t for n in ask.everything for t in floating_outputs(ask.index, n)), (ask.findings.sample,)
     )
     limit = SURELY * largest_finite(ask.ctx.storage)
     return frozenset(t for t, top in told.items() if top > limit)
@@ -102,15 +100,15 @@ def _nodes_behind(index: GraphIndex, node: int, reached: Mapping[int, float], la
 def _readers_beyond(index: GraphIndex, nodes: Iterable[int], reached: Mapping[int, float], largest: float) -> set[int]:
     """Who reads what these nodes make beyond ``largest``."""
     return {
-        r for n in nodes for t in _floating_outputs(index, n) if reached.get(t, 0.0) > largest for r in index.readers[t]
+        r for n in nodes for t in floating_outputs(index, n) if reached.get(t, 0.0) > largest for r in index.readers[t]
     }
 
 
-def _floating_outputs(index: GraphIndex, node: int) -> list[int]:
+def floating_outputs(index: GraphIndex, node: int) -> list[int]:
     return [t for t in index.nodes[node].outputs if t >= 0 and index.tensors[t].name and index.tensors[t].floating]
 
 
-def _measure_reached(ask: Inquiry, tensors: Iterable[int], samples: tuple[str, ...]) -> Sub[dict[int, float]]:
+def measure_reached(ask: Inquiry, tensors: Iterable[int], samples: tuple[str, ...]) -> Sub[dict[int, float]]:
     """Tensor id -> its largest finite magnitude in the reference over these samples; what could not be read is left out."""
     reached: dict[int, float] = {}
     for batch in pack_batches(ask.index, tuple(tensors), BATCH_BYTES):

@@ -13,6 +13,7 @@ from engines.search.statistics import CONFIDENCE, fisher_exact, say_most_wrong
 
 NEAR = 2  # steps along the graph: what a culprit's nodes feed and read is cured with them
 SHOWN = 3  # names in a sentence
+NAMED = 6  # and of those that somebody may want to keep as well
 # Of the nodes that can be kept; from here on that is said. Chosen: a model of the field campaign passed with 115 of 117.
 NEARLY_ALL = 0.8
 
@@ -60,6 +61,7 @@ def list_facts(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
         _made_on(cure, real=real),
         *_tried_on(unseen, real=real),
         *_condition(cure),
+        *_headroom(cure),
         *_size(cure),
         *_file(cure),
     )
@@ -165,6 +167,22 @@ def _condition(cure: Workaround) -> tuple[Fact, ...]:
         return (Fact("It is right whatever is fed: what is fixed rests on constants alone."),)
     left = f" For {cure.elsewhere} of the samples that is not so, and it is not for these." if cure.elsewhere else ""
     return (Fact(f"It is right only while {cure.condition}.{left}", firm=not cure.elsewhere),)
+
+
+def _headroom(cure: Workaround) -> tuple[Fact, ...]:
+    """Where it leaves values so large that other data may take them beyond the type; no matter of whether it works."""
+    if not cure.close:
+        return ()
+    many = len(cure.close)
+    named = ", ".join(f"{each.node} {each.reached:,.0f}" for each in cure.close[:NAMED])
+    more = f" and {many - NAMED} more" if many > NAMED else ""
+    which, them = ("1 node that stays", "it") if many == 1 else (f"{many} nodes that stay", "them")
+    return (
+        Fact(
+            f"Larger data may break it: FP16 ends at 65,504, and {which} in it come{'s' if many == 1 else ''} near that on your "
+            f"samples ({named}{more}). Keep {them} in FP32 as well if your data can be larger."
+        ),
+    )
 
 
 def _file(cure: Workaround) -> tuple[Fact, ...]:

@@ -10,7 +10,7 @@ from engines.asking import Count, Note, StepContext, Sub, asked
 from engines.compare.criterion import Verdict
 from engines.compare.judge import by_sample, judge_whole, margin, worst
 from engines.compare.say import say_amount, wrong_by
-from engines.findings import Findings, Unseen, Workaround
+from engines.findings import Close, Findings, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.quantized import find_leavable_layers
 from engines.probe import APART, BARRIER, HUGE, WRAPS, Measure, Measurement
@@ -21,6 +21,7 @@ from engines.search.control_flow import Fixed, fix_control_flow
 from engines.search.cost import Plan, Size, Work
 from engines.search.ddmin import ddmin
 from engines.search.fewest import PrecisionParams
+from engines.search.headroom import list_close
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.keeping import keep_higher
 from engines.search.kept import Kept, make_workaround, say_kept
@@ -88,6 +89,7 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     margin: float | None = None
     minimal: bool = False
     foretold: int = 0  # of a minimal set those not built without: an emulation failed so, or the engine with more kept
+    close: int = 0  # nodes that stay in FP16 and whose values come near its end on the given samples
     cost: str = ""  # what it does to time or size, one phrase
     cause: str = "unknown"
     culprits: int | None = None  # with a minimal case
@@ -130,6 +132,8 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     found: Cure = yield from _find_cure(ask, params)
     cure, left = yield from _look_beyond_cure(_prefer_known(found), params.most_culprits)
+    if not left.goes_on:
+        cure = yield from _look_at_headroom(cure)
     chosen = cure.workaround
     if chosen is not None and cure.tried:
         chosen = msgspec.structs.replace(chosen, tried=cure.tried)
@@ -228,6 +232,15 @@ def _look_beyond_cure(cure: Cure, most_culprits: int) -> Sub[tuple[Cure, Left]]:
     return msgspec.structs.replace(cure, workaround=chosen, message=message), left
 
 
+def _look_at_headroom(cure: Cure) -> Sub[Cure]:
+    """The cure with the nodes that it leaves near the end of FP16."""
+    chosen = cure.workaround
+    if chosen is None or chosen.kind != "precision" or cure.ask.ctx.check:
+        return cure
+    close: tuple[Close, ...] = yield from list_close(cure.ask, ranges.decode(chosen.keep))
+    return msgspec.structs.replace(cure, workaround=msgspec.structs.replace(chosen, close=close))
+
+
 def _sum_up(cure: Cure, left: Left) -> WorkaroundOutcome:
     """What the step answers of what helps, or of nothing that does."""
     ask, findings, chosen = cure.ask, cure.ask.findings, cure.workaround
@@ -269,6 +282,7 @@ def _sum_up(cure: Cure, left: Left) -> WorkaroundOutcome:
         margin=chosen.margin,
         minimal=chosen.minimal,
         foretold=chosen.foretold,
+        close=len(chosen.close),
         cost=chosen.cost,
     )
 
@@ -536,7 +550,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="workaround",
-    version=14,
+    version=15,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,

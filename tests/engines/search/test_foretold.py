@@ -15,34 +15,48 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Candidate, Describe, Measure, Measurement, SampleInfo, SampleResult, Score
 from engines.search.foretold import foretell_places
+from engines.search.known import list_facts
 
 
-def norms(tiny: Any, folder: Path, gains: list[float]) -> tuple[Path, Path]:
+def norms(tiny: Any, folder: Path, gains: list[float], sums: int = 0, loud: int = 0) -> tuple[Path, Path]:
     """(model, inputs) of one layer norm a gain, side by side; from a gain of 300 on the square overflows in FP16, at 30 it
-    does not."""
+    does not. The first ``sums`` of them sum the squares in place of their mean. ``loud``: a Tanh of a million beside them."""
     node = helper.make_node
-    nodes, constants = [], {"two": np.float32(2), "tiny": np.float32(1e-5)}
+    nodes, constants = [], {"two": np.float32(2), "tiny": np.float32(1e-5), "one": np.array([1])}
     for k, gain in enumerate(gains):
         constants[f"gain{k}"] = np.float32(gain)
         nodes += [
             node("Mul", ["x", f"gain{k}"], [f"loud{k}"]),
             node("Pow", [f"loud{k}", "two"], [f"square{k}"], name=f"/n{k}/Pow"),
-            node("ReduceMean", [f"square{k}"], [f"mean{k}"], name=f"/n{k}/ReduceMean", axes=[1], keepdims=1),
+            _reduce(k, summed=k < sums),
             node("Sqrt", [f"mean{k}"], [f"root{k}"], name=f"/n{k}/Sqrt"),
             node("Div", [f"loud{k}", f"root{k}"], [f"unit{k}"], name=f"/n{k}/Div"),
         ]
-    nodes.append(node("Concat", [f"unit{k}" for k in range(len(gains))], ["y"], axis=1))
-    model = tiny.save(folder / "norms.onnx", nodes, {"x": [2, 8]}, {"y": [2, 8 * len(gains)]}, constants)
+    if loud:
+        constants["million"] = np.float32(1e6)
+        nodes += [
+            node("Mul", ["x", "million"], ["louder"], name="/loud/Mul"),
+            node("Tanh", ["louder"], [f"unit{len(gains)}"]),
+        ]
+    parts = len(gains) + loud
+    nodes.append(node("Concat", [f"unit{k}" for k in range(parts)], ["y"], axis=1))
+    model = tiny.save(folder / "norms.onnx", nodes, {"x": [2, 8]}, {"y": [2, 8 * parts]}, constants)
     x = np.random.default_rng(0).uniform(0.8, 1.2, (2, 8)).astype(np.float32)
     return model, tiny.feeds(folder / "norms.npz", x=x)
+
+
+def _reduce(k: int, *, summed: bool) -> Any:
+    if summed:
+        return helper.make_node("ReduceSum", [f"square{k}", "one"], [f"mean{k}"], name=f"/n{k}/ReduceSum", keepdims=1)
+    return helper.make_node("ReduceMean", [f"square{k}"], [f"mean{k}"], name=f"/n{k}/ReduceMean", axes=[1], keepdims=1)
 
 
 @pytest.fixture
 def opened(open_model: Any, tiny: Any, tmp_path: Path) -> Any:
     """``opened(gains)``: such a model on an FP16 emulation, its first norm found and cut out."""
 
-    def opened(gains: list[float]) -> Any:
-        model, inputs = norms(tiny, tmp_path, gains)
+    def opened(gains: list[float], **how: int) -> Any:
+        model, inputs = norms(tiny, tmp_path, gains, **how)
         s = open_model(model, "emulate:precision=fp16", (inputs,))
         for name in ("compare", "layerwise", "extract"):
             s.step(name)
@@ -71,6 +85,38 @@ def test_one_overflow_foretells_the_others(opened: Any) -> None:
     assert all("model.onnx" in f for f in files)
     cured = s.step("workaround").finish.outcome
     assert (cured.holds, cured.kind, cured.minimal) == (True, "precision", True)
+
+
+def test_what_stays_in_fp16_near_its_end_is_told(opened: Any) -> None:
+    """The squares of the second norm reach 24,000, those of the third 1,300: data twice as large breaks the second, too."""
+    s = opened([300, 130, 30])
+    s.step("confirm")
+    done = s.step("workaround")
+    cure = done.finish.findings.workaround
+    assert (done.finish.outcome.holds, done.finish.outcome.close) == (True, 2)
+    assert {each.node for each in cure.close} == {"/n1/Pow", "/n1/ReduceMean"}
+    assert all(15_000 < each.reached < 25_000 for each in cure.close)
+    said = [fact for fact in list_facts(done.finish.findings, cure) if fact.text.startswith("Larger data may break it")]
+    assert [fact.firm for fact in said] == [True]
+    assert "/n1/Pow" in said[0].text
+    assert "/n2/Pow" not in said[0].text
+
+
+def test_what_a_culprit_reads_is_told_before_what_is_larger(opened: Any) -> None:
+    """The first norm sums squares of 20,000 and fails there; those of the second reach 28,000, and nothing sums them."""
+    s = opened([120, 140], sums=1)
+    s.step("confirm")
+    cure = s.step("workaround").finish.findings.workaround
+    assert [each.node for each in cure.close] == ["/n0/Pow", "/n1/Pow", "/n1/ReduceMean"]
+
+
+def test_what_is_kept_or_harmless_beyond_the_end_is_not_told(opened: Any) -> None:
+    """The second norm's square is kept, at 57,000; what a Tanh makes 1 of reaches a million, and is right as infinity."""
+    s = opened([150, 200], sums=1, loud=1)
+    s.step("confirm")
+    cure = s.step("workaround").finish.findings.workaround
+    assert {"/n1/Pow", "/loud/Mul"}.intersection(cure.keep_names) == {"/n1/Pow"}
+    assert [each.node for each in cure.close] == ["/n0/Pow"]
 
 
 def test_a_node_that_is_right_alone_is_kept_along_and_no_culprit(opened: Any) -> None:
