@@ -75,3 +75,28 @@ def say_limit(criterion: Criterion, output: str) -> str:
     tolerance = criterion.tolerances.get(output, criterion.tolerance)
     least = " dB at least" if criterion.metric in ("sqnr_db", "psnr_db") else ""
     return f"{criterion.metric} {tolerance:.3g}{least}"
+
+
+def say_distance(error: float, rule: Criterion) -> str:
+    """A distance of two computations."""
+    return say_error(error, rule).removeprefix("wrong by ").removeprefix("at ")
+
+
+def say_error(error: float, rule: Criterion) -> str:
+    """An error in the words of its metric."""
+    if error >= HUGE:
+        return "infinite or NaN where the reference is finite"
+    if rule.metric in ("sqnr_db", "psnr_db"):
+        return f"at {-20 * math.log10(error):.3g} dB ({rule.metric})" if error > 0 else f"exact ({rule.metric})"
+    if rule.metric == "elementwise":
+        return f"wrong by {error:.3g} times what atol and rtol allow"
+    if rule.metric == "rel_l2":
+        return wrong_by(error, rule.metric)
+    return f"wrong by {error:.3g} ({rule.metric})"
+
+
+def say_allowed(rule: Criterion, output: str) -> str:
+    """What an output may be off by; the metric is named with the error."""
+    if rule.metric == "rel_l2":
+        return say_percent(rule.tolerances.get(output, rule.tolerance))
+    return say_limit(rule, output).removeprefix(f"{rule.metric} ")

@@ -1,9 +1,8 @@
 """compare (node ``reproduce``): does the failure show here, is the reference to be trusted, and what would a faultless engine
 give?"""
 
-import math
 import re
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -20,12 +19,12 @@ from engines.compare.judge import (
     margin,
     worst,
 )
-from engines.compare.say import NEAR, say_limit, say_percent, say_sample, wrong_by
+from engines.compare.say import NEAR, say_allowed, say_error, say_percent, say_sample, wrong_by
 from engines.findings import Findings
 from engines.graph.filekind import is_ir
 from engines.options import recorded
 from engines.probe import HUGE, Measurement, SampleResult, Score
-from engines.search import golden_reference, noise, trial, voices, works
+from engines.search import golden_reference, trial, voices, works
 from engines.search.alike_refused import refused_alike
 from engines.search.cause import FAULTLESS
 from engines.search.controls import Controls, can_pass
@@ -40,6 +39,7 @@ from engines.spec import parse, unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
 from engines.steps.intake import refuse_unmeasured
 from engines.steps.prepare import load_findings, measure_whole
+from engines.steps.reference_words import say_noise, say_reference
 
 LOST = "lost"  # OpenVINO's Exp of NaN is infinite: no value of the reference is finite there
 PROBLEMS = {
@@ -153,7 +153,36 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     drawn = yield from measure_random(ctx, findings, rule)
     if drawn is not None:
         return _finish_random(findings, m, rule, drawn)
-    tried = yield from _try_reference(ctx, findings, params, m)
+    seen: _Seen = yield from _look_around(ctx, findings, params, m, rule)
+    outcome = _sum_up(seen)
+    return Finish(
+        msgspec.structs.replace(outcome, message=" ".join(_say_all(seen, outcome))),
+        seen.findings,
+        tables={"outputs": _list_scores(seen.measurement.results, rule)},
+        decisive={"whole": (probe_whole(seen.ctx, seen.findings),)},
+    )
+
+
+class _Seen(NamedTuple):
+    """All that was measured of a model that gives outputs. ``ctx`` has the reference that stands in the end."""
+
+    ctx: StepContext
+    findings: Findings
+    rule: Criterion
+    measurement: Measurement
+    tried: trial.Tried
+    emulated: float | None
+    looks: int
+    failures: int  # of these looks
+    nearby: Nearby
+    wide: tuple[str, ...]  # sentences: what the engine computes in FP32 unasked
+
+
+def _look_around(
+    ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement, rule: Criterion
+) -> Sub[_Seen]:
+    """Is the reference right, what would a faultless engine give, and where nothing fails: does it in more runs, or nearby?"""
+    tried: trial.Tried = yield from _try_reference(ctx, findings, params, m)
     ctx, findings, m = tried.ctx, tried.findings, tried.measurement
     emulated = yield from _measure_emulated(ctx, findings, rule)
     # In FP32 float64 tells what a right engine's rounding costs.
@@ -161,30 +190,43 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     in_fp32 = heard.error if rule.precision == "fp32" and heard.judge.startswith(voices.FLOAT64) else None
     findings = msgspec.structs.replace(findings, emulated=in_fp32 if emulated is None else emulated)
     looks, failures = 1, int(findings.signature is not None)
-    moved = tried.moved
     if tried.verdict != "reference" and findings.signature is None:
         findings, looks, failures = yield from look_again(ctx, findings, params.look_again, m.run_seconds)
-    if not tried.verdict and not moved.explains:
+    if not tried.verdict and not tried.moved.explains:
         findings = note_dear(ctx, findings, m)
-    sample, output, error = worst(m.results, rule)
-    wide = yield from _say_wide(ctx, findings, rule, error, emulated)
-    if findings.signature is not None:
-        error, output = findings.signature.error, next(iter(findings.signature.outputs), output)
-        sample = findings.signature.sample
+    wide = yield from _say_wide(ctx, findings, rule, worst(m.results, rule)[2], emulated)
     nearby = Nearby()
     if not tried.verdict and findings.signature is None and not m.facts.get("untouched"):
         nearby = yield from try_nearby(ctx, findings, m)
-    low, high = binomial_interval(failures, looks)
-    reached = tried.verdict or ("fails" if findings.signature else "passes")
+    return _Seen(ctx, findings, rule, m, tried, emulated, looks, failures, nearby, wide)
+
+
+def _decide_verdict(seen: _Seen) -> Verdict:
+    """Whose fault it is comes first, then whether rounding explains the failure, or only nearly nothing fails."""
+    signature, tried = seen.findings.signature, seen.tried
+    if tried.moved.explains:
+        return "noise"
+    if tried.verdict:
+        return tried.verdict
+    if signature is None:
+        return "passes"
     # What fails on more than that is locked before it.
-    slight = (
-        reached == "fails"
-        and findings.signature is not None
-        and findings.signature.sample in list_slight(m.results, rule)
-    )
-    verdict: Verdict = "noise" if moved.explains or slight else reached
-    given = sum(r.sample.startswith("real:") for r in m.results)
-    outcome = msgspec.structs.replace(
+    return "noise" if signature.sample in list_slight(seen.measurement.results, seen.rule) else "fails"
+
+
+def _sum_up(seen: _Seen) -> CompareOutcome:
+    """The outcome but for its message."""
+    findings, rule, tried, nearby = seen.findings, seen.rule, seen.tried, seen.nearby
+    results, looks, failures = seen.measurement.results, seen.looks, seen.failures
+    sample, output, error = worst(results, rule)
+    if findings.signature is not None:
+        error, output = findings.signature.error, next(iter(findings.signature.outputs), output)
+        sample = findings.signature.sample
+    low, high = binomial_interval(failures, looks)
+    verdict = _decide_verdict(seen)
+    given = sum(r.sample.startswith("real:") for r in results)
+    golden, heard = tried.golden, tried.heard
+    return msgspec.structs.replace(
         _start(findings, rule),
         verdict=verdict,
         error=error,
@@ -192,21 +234,23 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         worst_output=output,
         worst_sample=sample,
         margin=margin(rule, error, output),
-        samples=len(m.results),
-        samples_failing=sum(judge_whole(msgspec.structs.replace(m, results=(r,)), rule).failed for r in m.results),
+        samples=len(results),
+        samples_failing=sum(
+            judge_whole(msgspec.structs.replace(seen.measurement, results=(r,)), rule).failed for r in results
+        ),
         nonfinite=bool(findings.signature and findings.signature.nonfinite),
-        emulated_error=emulated,
-        explanation=explain_error(ctx, error, emulated, rule, failing=findings.signature is not None),
+        emulated_error=seen.emulated,
+        explanation=explain_error(seen.ctx, error, seen.emulated, rule, failing=findings.signature is not None),
         reference_error=heard.error,
         reference_judge=heard.judge,
         reference_steady=tried.steady,
         reference_replaced=findings.replaced.to if findings.replaced else "",
         alike=findings.alike,
-        model_error=tried.golden.off if tried.golden and tried.golden.voice else None,
-        model_voice=tried.golden.voice if tried.golden else "",
-        departs=tried.golden.departs if tried.golden else "",
-        departs_node=tried.golden.node if tried.golden else "",
-        moved_error=max(moved.outputs.values(), default=None),
+        model_error=golden.off if golden and golden.voice else None,
+        model_voice=golden.voice if golden else "",
+        departs=golden.departs if golden else "",
+        departs_node=golden.node if golden else "",
+        moved_error=max(tried.moved.outputs.values(), default=None),
         looks=looks,
         failures=failures,
         interval_low=low,
@@ -218,29 +262,30 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         near=nearby.n,
         near_failing=nearby.failing,
         near_error=nearby.error if nearby.n and nearby.error < HUGE else None,
-        as_built=bool(ctx.engine_info.rebuilt),
+        as_built=bool(seen.ctx.engine_info.rebuilt),
     )
-    said = (
-        *_say_made_up(findings, looks, failures),
-        _say_slight(m.results, outcome, rule)
-        if slight and not moved.explains
-        else _say_outcome(
-            outcome, error, rule, tried, _find_problem(m.results, output), _find_exact(m.results, outcome)
-        ),
+
+
+def _say_all(seen: _Seen, outcome: CompareOutcome) -> tuple[str, ...]:
+    """The sentences of the message, the verdict's first."""
+    rule, m = seen.rule, seen.measurement
+    error, output = outcome.error or 0.0, outcome.worst_output
+    if outcome.verdict == "noise" and not seen.tried.moved.explains:
+        said = _say_slight(m.results, outcome, rule)
+    else:
+        problem, exact = _find_problem(m.results, output), _find_exact(m.results, outcome)
+        said = _say_outcome(outcome, error, rule, seen.tried, problem, exact)
+    return (
+        *_say_made_up(seen.findings, seen.looks, seen.failures),
+        said,
         *_say_small(m.results, outcome, rule),
         *say_answers(m.results, rule),
-        *_say_same_codes(ctx, findings, verdict),
+        *_say_same_codes(seen.ctx, seen.findings, outcome.verdict),
         *_say_taken(m),
         *(_say_untouched(m, rule) or _say_others(outcome)),
-        *_say_nearby(nearby, rule),
-        *wide,
-        *ctx.engine_info.notes,
-    )
-    return Finish(
-        msgspec.structs.replace(outcome, message=" ".join(said)),
-        findings,
-        tables={"outputs": _list_scores(m.results, rule)},
-        decisive={"whole": (probe_whole(ctx, findings),)},
+        *_say_nearby(seen.nearby, rule),
+        *seen.wide,
+        *seen.ctx.engine_info.notes,
     )
 
 
@@ -437,7 +482,7 @@ def _finish_random(findings: Findings, m: Measurement, rule: Criterion, drawn: f
         samples=len(m.results),
         reference_steady=False,
         moved_error=drawn,
-        message=say_random(findings, _say_amount(drawn, rule)),
+        message=say_random(findings, say_error(drawn, rule)),
     )
     return Finish(outcome, findings, tables={"outputs": _list_scores(m.results, rule)})
 
@@ -472,13 +517,13 @@ def _say_outcome(
     """``error``: of the worst output; ``problem``: what keeps that one from being compared; ``exact``: its score, where it must
     be equal."""
     verdict, output, sample, looks = found.verdict, found.worst_output, say_sample(found.worst_sample), found.looks
-    said = _say_reference(tried, rule)
+    said = say_reference(tried, rule)
     if verdict in ("reference", "export"):
         return said
     if verdict == "noise":
-        return _say_noise(error, output, sample, rule, tried.moved)
+        return say_noise(error, output, sample, rule, tried.moved)
     doubt = f" {said}" if said else ""
-    amount = PROBLEMS.get(problem) or _say_amount(error, rule)
+    amount = PROBLEMS.get(problem) or say_error(error, rule)
     if verdict == "unresolved":
         if exact is not None and rule.metric == "rel_l2":
             said = f"Whose fault that is cannot be told. {said}"
@@ -487,7 +532,7 @@ def _say_outcome(
     precise = (
         f" for {rule.precision.upper()}" if rule.source == "default" else ""
     )  # of a precision, not of who asks for it
-    allowed = f"{_say_allowed(rule, output)}{precise}"
+    allowed = f"{say_allowed(rule, output)}{precise}"
     if verdict == "fails":
         often = f" in {found.failures} of {looks} runs" if looks > 1 else ""
         if exact is not None and rule.metric == "rel_l2":
@@ -525,7 +570,7 @@ def _say_nearby(nearby: Nearby, rule: Criterion) -> tuple[str, ...]:
     made_of, _, how = nearby.source.removeprefix("near ").partition(": ")
     of_it = f" ({say_sample(made_of)}, {how})" if how and made_of.startswith("real:") else ""
     off = f"{nearby.failing} {'is' if nearby.failing == 1 else 'are'} wrong"
-    worst_of = _say_amount(nearby.error, rule).removeprefix("wrong ")
+    worst_of = say_error(nearby.error, rule).removeprefix("wrong ")
     return (
         f"Of {nearby.n} samples that were made near yours {off} by more than that, the worst {worst_of}{of_it}. Yours may never "
         "be like these: try more of your own (--inputs).",
@@ -630,120 +675,6 @@ def _say_unequal(score: Score) -> str:
     return f"{few}, by at most {score.max_abs:g}, and whole numbers must be equal{allow}"
 
 
-def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:
-    """What the golden outputs say of the model and of the engine; "" where the engine agrees with them."""
-    voice, second = (_name_in_full(spec) if spec else "" for spec in (told.voice, told.second))
-    by = "the golden outputs"
-    off = (
-        f"is {_say_distance(told.off, rule)} off {by}"
-        if told.off < HUGE
-        else f"has NaN or infinity in other places than {by}"
-    )
-    too = f" {second} computes the same." if told.second else ""
-    where = (
-        f" The first recorded tensor that differs is {told.departs}, which {told.node} makes." if told.departs else ""
-    )
-    if not where and told.looked:
-        where = f" None of the {told.looked} recorded inner tensors differs, so it is behind the last of them."
-    match told.standing:
-        case "right":
-            right = f"The model itself is right: {voice} {off}."
-            return f"{right} The search goes on against it."
-        case "export":
-            return (
-                f"The model is not what the golden outputs were recorded of: {voice} {off}, and the engine computes the model "
-                f"as {voices.name_voice(told.voice)} does ({_say_distance(told.engine_off, rule)} apart).{too}{where} "
-                "Export it again, or look at what preprocessing and weights the recording used."
-            )
-        case "both":
-            return (
-                f"The model itself is not what the golden outputs say, either: {voice} {off}.{too}{where} That is the export's "
-                f"fault; what the engine does beside it is searched for against {voices.name_voice(told.voice)}."
-            )
-        case "unclear" if told.second:
-            return f"{voice} and {second} both differ from {by}, and from each other."
-        case "unclear":
-            return (
-                f"The engine is within the tolerance of {voice}, which {off}: the difference lies between the two."
-                f"{f' {told.why}' if told.why else ''}"
-            )
-        case "unheard":
-            return (
-                f"Nothing independent of the engine runs the model here: {told.why or 'every engine shares its code.'}"
-            )
-    return ""
-
-
-def _name_in_full(spec: str) -> str:
-    """A voice and what it computes in: ``OpenVINO in FP32``, ``ONNX's evaluator in float64``."""
-    named = voices.name_voice(spec)
-    return named if spec == voices.FLOAT64 else f"{named} in FP32"
-
-
-def _say_reference(tried: trial.Tried, rule: Criterion) -> str:
-    """What is wrong with the reference or with who judged it, and what to do about it; "" where it was confirmed by all."""
-    heard = tried.heard
-    if tried.golden is not None:
-        return _say_golden(tried.golden, rule)
-    if not tried.steady:
-        return (
-            f"The reference itself is not steady: its second run is {_say_amount(tried.moves, rule)} against its first. "
-            "Choose another with --reference, or give it one thread."
-        )
-    if heard.standing == "unheard":
-        return f"Nothing else checked the reference: {heard.why}" if heard.why else ""
-    reference, judge, off = (
-        voices.name_voice(tried.given),
-        voices.name_voice(heard.judge),
-        _say_amount(heard.error or 0.0, rule),
-    )
-    spoke = (tried.ctx.engine, tried.ctx.reference, heard.judge)  # who speaks already is no third
-    install = "" if "openvino" in {parse(spec).name for spec in spoke if spec} else " (python -m pip install openvino)"
-    third = f"Ask a third: give --reference outputs that are known to be right, or another engine{install}."
-    match heard.standing:
-        case "wrong":
-            other = voices.name_voice(heard.other)
-            against = f"The reference, {reference}, is itself {off}: {judge} and {other} agree against it"
-            between = f"{against} ({_say_distance(heard.apart or 0.0, rule)} between the two)."
-            if tried.findings.replaced is None:
-                return f"{between} {tried.why or f'The engine is right by {judge}.'}"
-            alike = " The engine is wrong in the same way." if tried.findings.alike else ""
-            return f"{between}{alike} The session goes on against {tried.findings.replaced.to}."
-        case "alone" if tried.sides:
-            between = _say_distance(heard.error or 0.0, rule)
-            return (
-                f"Either the reference is wrong or two others are: {reference} and {judge} are {between} apart, and the engine "
-                f"under test is on the side of {judge}. {third}"
-            )
-        case "alone":
-            return (
-                f"{judge} alone differs from the reference ({_say_distance(heard.error or 0.0, rule)} apart) and nobody else "
-                f"could be asked: it may be the wrong one itself, and was left out. {third}"
-            )
-        case "open":
-            other, spread = voices.name_voice(heard.other), _say_distance(heard.spread, rule)
-            return (
-                f"{reference}, {judge} and {other} differ from one another by up to {spread} and no two of them agree: the "
-                "output is determined no better than that."
-            )
-    alone = (
-        f"{voices.name_voice(v)} is {_say_amount(e, rule)} where the reference and {judge} agree: left out."
-        for v, e in heard.lonely
-    )
-    return " ".join(alone)
-
-
-def _say_noise(error: float, output: str, sample: str, rule: Criterion, moved: noise.Moved) -> str:
-    """That the failure is rounding, and what to do."""
-    by = _say_distance(moved.outputs.get(output, max(moved.outputs.values(), default=0.0)), rule)
-    return (
-        f"{output} is {_say_amount(error, rule)} on {sample}; one unit in the last place of the {moved.what} moves it by {by} on "
-        f"the reference itself. So it is not determined to what is allowed ({_say_allowed(rule, output)}), and no node is at "
-        "fault. Judge it by what matters to you: a tolerance above that, an absolute one (--metric max_abs --tolerance VALUE), "
-        "other samples; or compute that part of the model in float64."
-    )
-
-
 def say_answers(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str, ...]:
     """How many of the samples get another answer from each output that gives class scores, as sentences: of an output that is
     judged by its answers, and of one whose name says so and that has rows: a vector may be one score at each moment."""
@@ -783,31 +714,6 @@ def _say_no_answer(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[
     return (
         f"{', '.join(names)} {holds} no {judged}, so rel_l2 decides there in place of {rule.metric}; see --postprocess.",
     )
-
-
-def _say_distance(error: float, rule: Criterion) -> str:
-    """A distance of two computations."""
-    return _say_amount(error, rule).removeprefix("wrong by ").removeprefix("at ")
-
-
-def _say_amount(error: float, rule: Criterion) -> str:
-    """An error in the words of its metric."""
-    if error >= HUGE:
-        return "infinite or NaN where the reference is finite"
-    if rule.metric in ("sqnr_db", "psnr_db"):
-        return f"at {-20 * math.log10(error):.3g} dB ({rule.metric})" if error > 0 else f"exact ({rule.metric})"
-    if rule.metric == "elementwise":
-        return f"wrong by {error:.3g} times what atol and rtol allow"
-    if rule.metric == "rel_l2":
-        return wrong_by(error, rule.metric)
-    return f"wrong by {error:.3g} ({rule.metric})"
-
-
-def _say_allowed(rule: Criterion, output: str) -> str:
-    """What an output may be off by; the metric is named with the error."""
-    if rule.metric == "rel_l2":
-        return say_percent(rule.tolerances.get(output, rule.tolerance))
-    return say_limit(rule, output).removeprefix(f"{rule.metric} ")
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
