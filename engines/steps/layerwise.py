@@ -7,15 +7,14 @@ error alone ties five infinities of which three are harmless.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from engines.asking import Count, Note, StepContext, Sub, asked
-from engines.compare import judge
 from engines.compare.criterion import Verdict
-from engines.compare.judge import LARGE, SHARE, badness, judge_whole, limit, over, places
+from engines.compare.judge import badness, judge_whole, limit
 from engines.compare.say import say_amount, say_part, wrong_by
 from engines.findings import Suspect, Workaround
 from engines.graph import ranges
@@ -29,28 +28,16 @@ from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.twin import asking_twin, find_twin
 from engines.search.watchable import UNWATCHED, pack_batches, split_markable
 from engines.spec import parse
+from engines.steps.accuse import PARTS, Accused, Bounds, accuse, is_spread, list_producers, measure_shares
 from engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec, Told, capability, comparison
 from engines.steps.prepare import prepare_findings
 
-# Added error this much larger fed as stored than fed exactly means that the node amplifies the rounding of its inputs. Of all
-# who are accused in tests/engines, amplifiers reach 217 times and more, all others 1: any value between tells them apart.
-AMPLIFIES = 10.0
-EXACT = 1e-12  # an error fed exactly is taken for no smaller than this, which no float32 output shows
-# Effects that differ by less than this factor are alike: what a culprit breaks may be wrong to a somewhat larger degree. An
-# overflow and all that it poisons have the same effect (1.0 times), an index and what it picks are 1.2 to 1.5 times apart.
-ALIKE = 1.5
 # Nodes that are run side by side, each alone, in one build: every one brings inputs and outputs of its own, and what ONNX Runtime
 # takes to build grows with the square of these (5,000 nodes: 2 s; 10,000: 9 s; 20,000: 110 s).
 ALONE = 2_000
-# A failure is spread where none of this many parts of the model, each alone, brings more than MOST of the error to the outputs
-# (equal parts bring an eighth each, or a third where their errors are independent), and at least half of them bring SOME of it.
-PARTS = 8
 # A listener that was asked for is given up after this many deaths of the worker, one that is tried by itself after the first.
 # TensorRT 10.6's builder dies of most sets of debug tensors, at ten seconds each.
 DEATHS = 4
-# Of 40 planted failures that are spread, the largest part brought 0.43 at most; a single culprit brings 0.5 to all of it.
-MOST = 0.6
-SOME = 1 / (4 * PARTS)  # a quarter of an equal part: below it a part is as good as right
 # Of so many nodes, one adds an error whose effect is worth asking for, below FP32; and of all of them four, in FP32, where
 # rounding is far below what is allowed. Fitted: of 94 to 540 nodes 2 to 19 were asked for (docs/estimates.md).
 EFFECTS = 20
@@ -143,7 +130,7 @@ class _Watched(msgspec.Struct):
 
 
 class _Look(msgspec.Struct):
-    """What a look at every layer found. ``ask``: of the engine that was looked into; ``shares``: see ``_measure_shares``."""
+    """What a look at every layer found. ``ask``: of the engine that was looked into; ``shares``: see ``measure_shares``."""
 
     ask: Inquiry
     seen: _Watched
@@ -159,7 +146,7 @@ class _Look(msgspec.Struct):
 
     @property
     def spread(self) -> bool:
-        return _is_spread(self.shares)
+        return is_spread(self.shares)
 
 
 def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
@@ -236,7 +223,15 @@ def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
             row = rows.get(t) or _make_row(ask, t, None)
             own, exactly = badness(stored, ask.criterion), _badness_or_none(exact, ask)
             rows[t] = msgspec.structs.replace(row, added=own, added_exact=exactly)
-        look.suspects, verdicts, look.left = yield from _accuse(ask, params, seen, added)
+        bounds = Bounds(
+            most_suspects=params.most_suspects,
+            levels=params.levels,
+            injected=params.injected,
+            quiet=params.quiet,
+            budget=params.budget,
+        )
+        accused: Accused = yield from accuse(ask, bounds, seen.inherited, added)
+        look.suspects, verdicts, look.left = accused.suspects, accused.verdicts, accused.left
         look.harmless = sum(reason == "harmless" for reason in verdicts.values())
         for node, reason in verdicts.items():
             for t in ask.index.nodes[node].outputs:
@@ -244,7 +239,7 @@ def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
                     rows[t] = msgspec.structs.replace(rows[t], harmless=reason == "harmless")
         for s in look.suspects:
             rows[s.tensor] = msgspec.structs.replace(rows[s.tensor], effect=s.effect)
-        look.shares = () if look.left else (yield from _measure_shares(ask, look.suspects))
+        look.shares = () if look.left else (yield from measure_shares(ask, look.suspects))
     for t in _first_nonfinite(ask.index, seen.inherited):
         rows[t] = msgspec.structs.replace(rows[t], first_nonfinite=True)
     return look
@@ -275,7 +270,7 @@ def _look_at_emulation(given: Inquiry, params: LayerwiseParams) -> Sub[tuple[_Lo
     if not (look.suspects or look.spread):
         return None, None
     accused = () if look.spread else ranges.decode(look.suspects[0].nodes)
-    close = tuple(sorted({*accused, *_producers(given.index, accused)}))
+    close = tuple(sorted({*accused, *list_producers(given.index, accused)}))
     cure: _Cure | None = yield from _try_on_engine(given, close)
     if cure is None:
         drafted: tuple[int, ...] = yield from draft_for_given(given, spec, accused)
@@ -436,119 +431,6 @@ def _worst_of(ask: Inquiry, m: Measurement) -> dict[str, Score]:
     return found
 
 
-def _accuse(
-    ask: Inquiry, params: LayerwiseParams, seen: _Watched, added: dict[int, tuple[Score, Score | None]]
-) -> Sub[tuple[tuple[Suspect, ...], dict[int, str], int]]:
-    """Transplant the error of each node that adds any, worst first, into the clean reference run; rank by what arrives.
-
-    Where no node alone moves the outputs, nodes that amplify the rounding of their inputs are tried together with what
-    made those inputs: a cancellation is wrong by all the rounding that leads to it. Then nodes that lead to the first bad tensor
-    and are right to a tenth of what is allowed: an epsilon that a converter changed. The last value: how many of the suspects
-    were not asked about, or not in every way, as the budget was spent.
-    """
-    index, criterion = ask.index, ask.criterion
-
-    def amount(t: int) -> float:
-        return badness(added[t][0], criterion)
-
-    def amplifies(t: int) -> bool:
-        exact = added[t][1]
-        return exact is not None and amount(t) > AMPLIFIES * max(badness(exact, criterion), EXACT)
-
-    # A tenth of what is allowed, at a node, is the least that could matter; below it lies the rounding of a right engine. (An
-    # error of less that grows on its way is looked for among the quiet ones, below.)
-    large = [t for t in added if amount(t) > limit(criterion, index.tensors[t].name) / 10]
-    worst = {index.tensors[t].producer: t for t in sorted(added, key=lambda t: (amount(t), -t))}
-    ranked = sorted((n for n in worst if amount(worst[n]) > 0), key=lambda n: (-amount(worst[n]), worst[n]))
-    telling = {index.tensors[t].producer for t in large}
-    nodes = [n for n in ranked if n in telling][: params.most_suspects]
-    leading = set(index.ancestors(_first_bad(ask, seen.inherited)))
-    quiet = [n for n in ranked if n in leading - telling][: params.quiet]
-    suspects: list[Suspect] = []
-    verdicts: dict[int, str] = {}
-    asked_for = 0  # suspects, with those that are asked for again in a larger group
-
-    left = 0
-    ahead = 0  # questions from the suspect at hand on, at most
-
-    def while_asked(of: Sequence[int], most: Callable[[int], int] = lambda _: 1) -> Iterable[int]:
-        """Those for which the budget is not spent yet. ``most``: how often one is asked about."""
-        nonlocal left, ahead
-        for at, n in enumerate(of):
-            ahead = sum(map(most, of[at:]))
-            if 0 < params.budget <= asked_for:
-                left = max(left, len(of) - at)
-                return
-            yield n
-
-    def measured(n: int, group: tuple[int, ...], at_least: float = SHARE) -> Sub[Suspect | None]:
-        """The suspect with the effect of its group's error, None where that is not this part of the failure."""
-        nonlocal asked_for
-        text = f"does the error of {ask.names([n])[0]} reach the outputs?"
-        # Where nobody was found to carry it yet, others are asked for afterwards.
-        yield Note(text, expected=ahead + _count_shares(ask, suspects), best=0, tried=asked_for, more=not suspects)
-        asked_for += 1
-        outputs = [t for t in index.nodes[n].outputs if t in added]
-        candidate = ask.candidate(group, outputs=outputs)
-        m: Measurement = yield from ask.repeated(lambda attempt: ask.ask(candidate, attempt=attempt), ask.verdict)
-        verdict = ask.verdict(m)
-        verdicts[n] = verdict.reason
-        stored, exact = added[worst[n]]
-        # What was fed was already infinite, and fed exactly the node is right: the culprit is whoever made that value.
-        fed_broken = any(r.unrepresentable for r in m.results) and exact is not None and not over(exact, criterion)
-        if verdict.effect is None or fed_broken or not _moves_outputs(ask, m, at_least):
-            return None
-        inherited = seen.inherited.get(worst[n])
-        return Suspect(
-            node=n,
-            tensor=worst[n],
-            nodes=ranges.encode({*group, *(_producers(index, [n]) if amplifies(worst[n]) else ())}),
-            own=amount(worst[n]),
-            effect=verdict.effect,
-            name=ask.names([n])[0],
-            inherited=badness(inherited, criterion) if inherited else 0.0,
-            added=amount(worst[n]),
-            added_exact=badness(exact, criterion) if exact is not None else None,
-            nonfinite=stored.new_nonfinite > 0,
-            own_places=places(stored, criterion),
-            effect_places=verdict.effect_places,
-        )
-
-    for n in while_asked(nodes):
-        found = yield from measured(n, (n,))
-        suspects += [found] if found is not None else []
-    for n in while_asked(nodes if not suspects else (), lambda n: params.levels if amplifies(worst[n]) else 0):
-        group: tuple[int, ...] = (n,)
-        for _ in range(params.levels if amplifies(worst[n]) else 0):
-            group = tuple(sorted({*group, *_producers(index, group)}))
-            found = yield from measured(n, group)
-            if found is not None:
-                suspects.append(found)
-                break
-    for n in while_asked(quiet if not suspects else ()):
-        found = yield from measured(n, (n,))
-        suspects += [found] if found is not None else []
-    for n in while_asked(nodes[: params.injected] if not suspects else ()):
-        # Nothing carries a tenth of the failure through a right engine: which node, given its true values, makes this one right?
-        text = f"is the model right once {ask.names([n])[0]} is?"
-        yield Note(text, expected=ahead + _count_shares(ask, suspects))
-        outputs = {t for t in index.nodes[n].outputs if t >= 0}
-        cured = yield from asked(
-            ask.whole((ask.findings.sample,), patches=outputs | set(ranges.decode(ask.findings.patches)))
-        )
-        remains = judge.worst(judge.worst_run(cured, criterion).results, criterion)[2]
-        if cured.status != "ok" or remains > max(limit(criterion, ""), SHARE * min(ask.signature.error, LARGE)):
-            continue
-        group = (n,)
-        for _ in range(params.levels):
-            found = yield from measured(n, group, at_least=0.0)
-            if found is not None:
-                suspects.append(found)
-                break
-            group = tuple(sorted({*group, *_producers(index, group)}))
-    return _accused_first(suspects), verdicts, left
-
-
 def _can_be_fed(index: GraphIndex, node: int) -> bool:
     """Whether a node can run alone: sequences and optional values that another node makes cannot be fed."""
     return all(
@@ -556,64 +438,10 @@ def _can_be_fed(index: GraphIndex, node: int) -> bool:
     )
 
 
-def _measure_shares(ask: Inquiry, suspects: Sequence[Suspect]) -> Sub[tuple[float, ...]]:
-    """The part of the failure that each of PARTS stretches of the model, fed right values, brings to the outputs by itself; empty
-    where one node stands for most of it, or where that cannot be told."""
-    if not _count_shares(ask, suspects):
-        return ()
-    whole, nodes = min(ask.signature.error, LARGE), ask.everything
-    shares = []
-    for i in range(PARTS):
-        part = nodes[i * len(nodes) // PARTS : (i + 1) * len(nodes) // PARTS]
-        yield Note(f"how much of the error is made in part {i + 1} of {PARTS}?", expected=PARTS - i)
-        m = yield from asked(ask.ask(ask.candidate(part)))
-        effect = ask.verdict(m).effect
-        if effect is None or any(r.unrepresentable for r in m.results):
-            return ()
-        shares.append(effect / whole)
-    return tuple(shares)
-
-
-def _count_shares(ask: Inquiry, suspects: Sequence[Suspect]) -> int:
-    """Stretches of the model whose part in the failure is to be measured, as long as no more suspects than these are found."""
-    whole = min(ask.signature.error, LARGE)
-    told = ask.signature.nonfinite or any(s.effect > MOST * whole for s in _accused_first(suspects)[:1])
-    return 0 if told or len(ask.everything) < 2 * PARTS else PARTS
-
-
-def _is_spread(shares: Sequence[float]) -> bool:
-    return bool(shares) and max(shares) <= MOST and sum(s >= SOME for s in shares) >= PARTS / 2
-
-
 def _first_nonfinite(index: GraphIndex, inherited: dict[int, Score]) -> list[int]:
     """Tensors that hold new non-finite values although all that their node reads is still finite, in topological
     order."""
     return list(index.first_of([t for t, score in inherited.items() if score.new_nonfinite]))
-
-
-def _first_bad(ask: Inquiry, inherited: dict[int, Score]) -> tuple[int, ...]:
-    """The tensors over tolerance whose node reads none that is; the failing outputs where no tensor before them is over."""
-    return ask.index.first_of([t for t, score in inherited.items() if over(score, ask.criterion)]) or ask.watched
-
-
-def _moves_outputs(ask: Inquiry, m: Measurement, at_least: float) -> bool:
-    """Whether the transplanted error moves the outputs over tolerance, and by this part of e0."""
-    results = [r for run in m.each_run for r in run]
-    moved = [s for r in results for s in r.effect if s.name in ask.signature.outputs or not ask.signature.outputs]
-    worst = max((badness(s, ask.criterion) for s in moved), default=0.0)
-    return any(over(s, ask.criterion) for s in moved) and worst >= at_least * min(ask.signature.error, LARGE)
-
-
-def _accused_first(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
-    """The largest effect first, but of those alike to it (an overflow and all that it poisons) the first in the graph."""
-    by_effect = sorted(suspects, key=lambda s: (-s.effect, s.node))
-    alike = [s for s in by_effect if s.effect * ALIKE >= by_effect[0].effect]
-    return (*sorted(alike, key=lambda s: s.node), *by_effect[len(alike) :])
-
-
-def _producers(index: GraphIndex, nodes: Iterable[int]) -> tuple[int, ...]:
-    made = (index.made_by(t) for n in nodes for t in index.nodes[n].reads if index.tensors[t].floating)
-    return tuple(sorted({n.id for n in made if n is not None}))
 
 
 def _badness_or_none(score: Score | None, ask: Inquiry) -> float | None:

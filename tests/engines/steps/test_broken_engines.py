@@ -17,7 +17,7 @@ from engines.search.looks import builds_to_see
 from engines.search.statistics import looks_to_see
 from engines.spec import parse
 from engines.steps import layerwise
-from engines.steps.layerwise import ALIKE
+from engines.steps.accuse import ALIKE
 
 from . import answers
 from .conftest import walk

@@ -19,7 +19,8 @@ from engines.probe import BARRIER, Candidate, Describe, LoadInputs, Measure, Mea
 from engines.search.cured import measure_cured
 from engines.search.inquiry import Inquiry
 from engines.search.unseen import WANTED
-from engines.steps.layerwise import PARTS, _first_nonfinite, _is_spread
+from engines.steps.accuse import PARTS, is_spread
+from engines.steps.layerwise import _first_nonfinite
 
 from .simulated import graph
 
@@ -177,8 +178,8 @@ def test_one_real_culprit_among_many_small_errors_is_named(open_model: Open, tin
         ([], False),
     ],
 )
-def test_when_shares_of_a_failure_mean_that_it_is_spread(shares: list[float], spread: bool) -> None:
-    assert _is_spread(shares) == spread
+def test_when_shares_of_a_failure_mean_that_itis_spread(shares: list[float], spread: bool) -> None:
+    assert is_spread(shares) == spread
 
 
 # -- only a hint for the whole model cures it
