@@ -17,7 +17,7 @@ from wizard.demo import MODELS
 from wizard.report.read import Reading, read
 from wizard.session.state import Visit
 
-from .copies import SCRIPT, Original
+from .copies import SCRIPT, Original, run_check
 
 __all__ = ["SCRIPT"]
 
@@ -63,7 +63,7 @@ def command(surroundings: dict[str, str], folder: Path) -> Narrowdown:
     """``narrowdown`` in this environment and folder."""
 
     def run(*words: str | Path, timeout: float = 240.0, stdin: str | None = None) -> Ran:
-        done = original().run([*map(str, words)], surroundings, folder, stdin, timeout)
+        done = original().run([str(SCRIPT), *map(str, words)], surroundings, folder, stdin, timeout)
         assert "Traceback (most recent call last)" not in done.stdout + done.stderr, done.stderr
         return Ran(done.returncode, done.stdout, done.stderr)
 
@@ -179,11 +179,4 @@ def _copy(name: str, folder: Path) -> tuple[Path, Path]:
 
 def check(case: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a bundle's own check from a folder that is not Narrowdown's."""
-    return subprocess.run(
-        [sys.executable, "-P", case / "check.py", *words],
-        cwd=case,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run_check(case / "check.py", *words, folder=case)

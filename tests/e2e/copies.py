@@ -6,10 +6,13 @@ Its runner, its workers and its one-off work in the machine room are copies in t
 reading these for each took half of the processor's time of whole sessions. That the application itself loads none of them is
 tested where it is started as usual (``tests/wizard/test_cli_grammar.py``).
 
-``python -P copies.py FD``: the process that is copied. Each message on FD is a command with its three streams; it is answered
-with the copy's process id, and with how that ended.
+A check that travels with a case is a copy of another one, which has read numpy, onnx and ONNX Runtime and nothing of ours.
+
+``python -P copies.py FD [bare]``: the process that is copied. Each message on FD is a command with its three streams; it is
+answered with the copy's process id, and with how that ended. ``bare``: nothing of ours is read, the command is any script.
 """
 
+import functools
 import gc
 import importlib
 import json
@@ -23,32 +26,41 @@ import sys
 import tempfile
 import threading
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 SCRIPT = Path(sys.executable).with_name("narrowdown")
 _MESSAGE = 1 << 17  # bytes: words, and an environment
 
 
 class Original:
-    """The process that is copied, as long as this one lives."""
+    """The process that is copied, as long as this one lives. ``bare``: for scripts that know nothing of ours."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], *, bare: bool = False) -> None:
         self._read = _read_by_python(environment)
+        self._python = [sys.executable, "-P"] if bare else []
         self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
-            words = [sys.executable, "-P", __file__, str(its.fileno())]
+            words = [sys.executable, "-P", __file__, str(its.fileno()), *(["bare"] if bare else [])]
             self._process = subprocess.Popen(words, env=environment, pass_fds=[its.fileno()], stdin=subprocess.DEVNULL)
 
     def run(
-        self, words: list[str], environment: Mapping[str, str], folder: Path, said: str | None, seconds: float
+        self, line: list[str], environment: Mapping[str, str], folder: Path, said: str | None, seconds: float
     ) -> subprocess.CompletedProcess[str]:
-        """As ``subprocess.run`` of the script, which it is where Python itself would find another environment."""
-        line = [str(SCRIPT), *words]
+        """As ``subprocess.run`` of the line, a script and its words, which it is where Python itself would find another
+        environment."""
         if _read_by_python(environment) != self._read:
             given = {"stdin": subprocess.DEVNULL} if said is None else {"input": said}
             return subprocess.run(
-                line, env=environment, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False, **given
+                [*self._python, *line],
+                env=environment,
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                check=False,
+                **given,
             )
         nothing = os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY)
         pipes = [nothing if said is None else os.pipe(), os.pipe(), os.pipe()]
@@ -77,6 +89,18 @@ class Original:
             reader.join()
         out, err = (got[pipe[0]].decode() for pipe in pipes[1:])
         return subprocess.CompletedProcess(line, code, out, err)
+
+
+@functools.cache
+def _bare() -> Original:
+    return Original(os.environ, bare=True)
+
+
+def run_check(
+    script: Path, *words: str | Path, folder: Path = Path("/"), environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """``python -P SCRIPT WORD...``, a check that knows nothing of ours."""
+    return _bare().run([str(script), *map(str, words)], environment or os.environ, folder, None, 120.0)
 
 
 def _read_by_python(environment: Mapping[str, str]) -> dict[str, str]:
@@ -115,25 +139,31 @@ def run_module(line: list[str], **_: object) -> subprocess.CompletedProcess[str]
         for stream in (sys.stdout, sys.stderr):
             stream.flush()  # else it is said twice
         if not (copy := os.fork()):
-            code = 1
-            try:
-                wear({0: os.open(os.devnull, os.O_RDONLY), 1: out.fileno(), 2: err.fileno()})
-                sys.argv = line[3:]
-                runpy.run_module(line[3], run_name="__main__", alter_sys=True)
-                code = 0
-            except SystemExit as leaving:
-                code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-                if isinstance(leaving.code, str):
-                    print(leaving.code, file=sys.stderr)
-            except BaseException:
-                sys.excepthook(*sys.exc_info())
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
+            wear({0: os.open(os.devnull, os.O_RDONLY), 1: out.fileno(), 2: err.fileno()})
+            sys.argv = line[3:]
+            run_to_its_end(lambda: runpy.run_module(line[3], run_name="__main__", alter_sys=True))
         code = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
         said = [stream.seek(0) or stream.read().decode(errors="replace") for stream in (out, err)]
     return subprocess.CompletedProcess(line, code, *said)
+
+
+def run_to_its_end(program: Callable[[], object]) -> NoReturn:
+    """Run it, and end this process as it does. What a library would wait for at the end are threads of the original, which has
+    them still: ONNX Runtime, once it has run a model, waits for ever."""
+    code = 1
+    try:
+        program()
+        code = 0
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        if isinstance(leaving.code, str):
+            print(leaving.code, file=sys.stderr)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
 
 
 def wear(streams: Mapping[int, int]) -> None:
@@ -150,7 +180,8 @@ def wear(streams: Mapping[int, int]) -> None:
         setattr(sys, f"__{name}__", new)
 
 
-if __name__ == "__main__":
+def read_ours() -> None:
+    """Read the program, what its workers read, and files of ours that are kept; and have it start copies of this process."""
     import engines
     import wizard.cli
     from engines import processes
@@ -179,6 +210,19 @@ if __name__ == "__main__":
     machine_room.subprocess = types.SimpleNamespace(**{**vars(subprocess), "run": run_module})
     for read in (read_template, read_table, titles):  # of our own files, and kept: whoever reports reads them
         read()
+
+
+if __name__ == "__main__":
+    bare = sys.argv[2:] == ["bare"]
+    if bare:
+        for name in ("numpy", "onnx.reference", "onnxruntime"):
+            importlib.import_module(name)
+    else:
+        read_ours()
     gc.freeze()
     stand_by(int(sys.argv[1]))
-    sys.exit(wizard.cli.main())
+    if bare:
+        run_to_its_end(lambda: runpy.run_path(sys.argv[0], run_name="__main__"))
+    from wizard.cli import main
+
+    sys.exit(main())

@@ -3,7 +3,6 @@
 import ast
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -18,6 +17,8 @@ from engines.compare.criterion import Criterion, Signature
 from engines.findings import Case, Culprit
 from engines.probe import Candidate
 from wizard.bundle.check_script import Asked, ascii_only, script
+
+from ...e2e.copies import run_check
 
 NAME = "out'\"\n\x1b[0mé"
 
@@ -56,10 +57,7 @@ def case(folder: Path, asked: Asked, *, half: bool = True, of: Culprit | None = 
 
 
 def run(folder: Path, *words: str, **extra: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", folder / "check.py", *words], capture_output=True, text=True, check=False, cwd="/",
-        env={**os.environ, **extra},
-    )  # fmt: skip
+    return run_check(folder / "check.py", *words, environment={**os.environ, **extra})
 
 
 def asked(engine="emulate:precision=fp16", **rest) -> Asked:

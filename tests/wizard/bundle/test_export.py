@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +49,8 @@ from wizard.session.events import (
 )
 from wizard.session.journal import Journal
 from wizard.session.problems import SessionProblem, of_system
+
+from ...e2e.copies import run_check
 
 FLOW = """\
 schema: 1
@@ -209,7 +210,7 @@ def confirmed(run: int, table: str, findings: Findings, number: int) -> list:
 
 
 def check(case: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-P", case / "check.py"], capture_output=True, text=True, check=False)
+    return run_check(case / "check.py")
 
 
 def test_the_bundle(session: Path, tmp_path: Path) -> None:
