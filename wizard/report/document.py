@@ -88,6 +88,7 @@ class Workaround(msgspec.Struct, frozen=True):
     known: tuple[str, ...] = ()
     curve: tuple[Kept, ...] = ()
     of: int = 0  # nodes that could be kept; 0: not counted
+    holding: tuple[str, ...] = ()  # of ``keep_higher`` the Loop, If and Scan nodes: all inside them is kept, too
     apply: tuple[Recipe, ...] = ()  # in the words of each tool, the engine's own first
 
 

@@ -288,6 +288,7 @@ def _workaround(
         margin=min(w.margin, HUGE),
         cost=w.cost,
         of=w.of,
+        holding=_list_holding(index, ranges.decode(w.keep)),
         minimal=w.minimal,
         tried=w.tried,
         condition=w.condition,
@@ -310,6 +311,11 @@ def _list_sources(index: GraphIndex | None, nodes: Iterable[int]) -> tuple[str, 
     """Files and lines of the exported program that these nodes come from, each once, in the order of the model."""
     found = (index.nodes[n].source for n in nodes) if index is not None else ()
     return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _list_holding(index: GraphIndex | None, nodes: Iterable[int]) -> tuple[str, ...]:
+    """Names of those nodes whose bodies hold further ones."""
+    return tuple(index.nodes[n].name for n in nodes if index.nodes[n].holds_graphs) if index is not None else ()
 
 
 def _cure(w: base.Workaround, index: GraphIndex | None, *, as_given: bool) -> Cure:
@@ -397,7 +403,7 @@ def _say_cure(workaround: Workaround | None) -> str:
     if workaround.keep_higher:
         kept = len(workaround.keep_higher)
         many = f"{kept} of {workaround.of} nodes" if is_nearly_all(kept, workaround.of) else count(kept, "node")
-        cure = f"keeping {many} in higher precision"
+        cure = f"keeping {many}{say_inside(workaround)} in higher precision"
     elif workaround.switched_off:
         verb = {
             "optimizer": "switching off",
@@ -413,6 +419,14 @@ def _say_cure(workaround: Workaround | None) -> str:
         cure = f"running as {workaround.engine}"
     condition = f", while {workaround.condition}" if workaround.condition else ""
     return f"; {cure} makes {right(workaround)} right{condition}"
+
+
+def say_inside(w: Workaround) -> str:
+    """What is kept beside the nodes that are counted: all that Loop, If and Scan nodes hold; "" where none of them is kept."""
+    held, kept = len(w.holding), len(w.keep_higher)
+    if not held:
+        return ""
+    return f" and all inside {f'{held} of them' if held < kept else 'it' if kept == 1 else 'them'}"
 
 
 def say_effect(report: Report) -> str:
@@ -589,7 +603,7 @@ def summary(report: Report) -> list[str]:
         names = [elide(name, 60) for name in w.keep_higher or w.switched_off]
         what = listing(names, 4) if names else w.engine
         if w.keep_higher:
-            what = f"keep {count(len(names), 'node')} in higher precision: {what}"
+            what = f"keep {count(len(names), 'node')}{say_inside(w)} in higher precision: {what}"
         elif w.switched_off:
             what = (
                 f"{switch(w.kind)} {what}{'' if w.kind in (*APART, 'control-flow') else f'; the engine is {w.engine}'}"

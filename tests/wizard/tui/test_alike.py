@@ -7,6 +7,8 @@ import msgspec
 import pytest
 
 from engines.findings import Findings, Workaround
+from engines.graph import ranges
+from engines.graph.index import GraphIndex, Node
 from engines.probe import APART
 from wizard.report.gather import _workaround, culprit, headline
 from wizard.report.vicinity import Spot, Vicinity
@@ -80,6 +82,34 @@ def test_the_headline_says_of_how_many_where_nearly_all_are_kept(session: FakeSe
     made = _workaround(found, "emulate", None, "", "")
     told = headline(board.state, session.flow, "worked-around", tuple(map(culprit, found.culprits)), made)
     assert said in told
+
+
+@pytest.mark.parametrize(
+    ("ops", "said"),
+    [
+        (("Loop",), "keeping 1 node and all inside it in higher precision"),
+        (("Loop", "If"), "keeping 2 nodes and all inside them in"),
+        (("Loop", "Exp"), "keeping 2 nodes and all inside 1 of them in"),
+        (("Exp",), "keeping 1 node in"),
+    ],
+)
+def test_the_headline_says_that_a_loop_is_kept_with_all_inside_it(
+    session: FakeSession, ops: tuple[str, ...], said: str
+) -> None:
+    board = Board(session.folder)
+    board.extend(s.ended(session).script.events)
+    nodes = tuple(Node(i, f"n{i}", op, "", (), ()) for i, op in enumerate(ops))
+    cure = Workaround(
+        kind="precision",
+        engine="e",
+        keep=ranges.encode(range(len(ops))),
+        keep_names=tuple(node.name for node in nodes),
+        samples_ok=1,
+        samples_n=1,
+    )
+    found = msgspec.structs.replace(seven(), workaround=cure)
+    made = _workaround(found, "emulate", GraphIndex("", nodes, (), (), ()), "", "")
+    assert said in headline(board.state, session.flow, "worked-around", tuple(map(culprit, found.culprits)), made)
 
 
 def test_of_several_nodes_the_headline_names_the_one_that_the_evidence_is_about(session: FakeSession) -> None:
