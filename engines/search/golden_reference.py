@@ -37,9 +37,10 @@ class Trial(msgspec.Struct, frozen=True):
 
     ``right``: ``voice`` computes the model in FP32 as the golden outputs say. ``export``: it does not, and the engine agrees with
     it. ``both``: neither the engine nor the voice is where the golden outputs are, nor do they agree. ``unclear``: voices differ
-    among themselves, or the engine lies between. ``unheard``: none runs the model. "": the engine agrees with the golden outputs,
-    and nothing was asked. ``off``: the voice against the golden outputs; ``departs``: the first recorded inner tensor at which it
-    is off, with the node that makes it, where inner tensors were recorded (``looked``: how many).
+    among themselves, or the engine lies between, or how far it is from the voice was not measured (``why``). ``unheard``: none
+    runs the model. "": the engine agrees with the golden outputs, and nothing was asked. ``off``: the voice against the golden
+    outputs; ``departs``: the first recorded inner tensor at which it is off, with the node that makes it, where inner tensors
+    were recorded (``looked``: how many).
     """
 
     ctx: StepContext
@@ -85,7 +86,7 @@ def try_golden(ctx: StepContext, findings: Findings, m: Measurement, bounds: Bou
             continue
         _, output, error = worst(off.results, rule)
         if error <= limit(rule, output):
-            return (yield from _go_on(msgspec.structs.replace(trial, voice=voice, off=error)))
+            return (yield from _go_on(msgspec.structs.replace(trial, voice=voice, off=error), bounds))
         if alone:
             why.append("nobody else runs OpenVINO IR, and OpenVINO in FP32 differs from what was recorded, too.")
             continue
@@ -97,16 +98,17 @@ def try_golden(ctx: StepContext, findings: Findings, m: Measurement, bounds: Bou
     return (yield from _off(trial, heard, bounds))
 
 
-def _go_on(trial: Trial) -> Sub[Trial]:
+def _go_on(trial: Trial, bounds: Bounds) -> Sub[Trial]:
     """The trial of a model that is right, gone on with the voice as the reference."""
     against = msgspec.structs.replace(trial.ctx, reference=trial.voice)
     fresh = msgspec.structs.replace(trial.findings, signature=None, sample="")
-    m = yield from asked(probe_whole(against, fresh))
+    m = yield from asked(probe_whole(against, fresh, timeout=bounds.seconds))
     locked = yield from lock_failure(against, fresh, m)
     rule = fresh.criterion or Criterion()
     engine_off = worst(m.results, rule)[2] if m.status == "ok" else 0.0
     if locked.signature is None:
-        return msgspec.structs.replace(trial, standing="unclear", engine_off=engine_off)
+        why = m.message if m.status != "ok" else ""
+        return msgspec.structs.replace(trial, standing="unclear", engine_off=engine_off, why=why)
     why = "golden outputs compute nothing; in FP32 it gives what they say"
     found = msgspec.structs.replace(locked, replaced=Replaced(trial.ctx.reference, trial.voice, why))
     return msgspec.structs.replace(
@@ -131,7 +133,7 @@ def _off(trial: Trial, heard: list[_Heard], bounds: Bounds) -> Sub[Trial]:
         # Else nobody knows whether they agree (float64 takes a minute of an image transformer): the first is heard alone.
     against = msgspec.structs.replace(ctx, reference=first.voice)
     fresh = msgspec.structs.replace(findings, signature=None, sample="")
-    m = yield from asked(probe_whole(against, fresh))
+    m = yield from asked(probe_whole(against, fresh, timeout=bounds.seconds))
     if m.status != "ok":
         return msgspec.structs.replace(told, standing="unclear", why=m.message)
     _, output, engine_off = worst(m.results, rule)

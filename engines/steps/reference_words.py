@@ -102,13 +102,12 @@ def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:
                 f"The model itself is not what the golden outputs say, either: {voice} {off}.{too}{where} That is the export's "
                 f"fault; what the engine does beside it is searched for against {voices.name_voice(told.voice)}."
             )
+        case "unclear" if told.why:
+            return f"{voice} {off}, and how far the engine is from it could not be measured. {told.why}"
         case "unclear" if told.second:
             return f"{voice} and {second} both differ from {by}, and from each other."
         case "unclear":
-            return (
-                f"The engine is within the tolerance of {voice}, which {off}: the difference lies between the two."
-                f"{f' {told.why}' if told.why else ''}"
-            )
+            return f"The engine is within the tolerance of {voice}, which {off}: the difference lies between the two."
         case "unheard":
             return (
                 f"Nothing independent of the engine runs the model here: {told.why or 'every engine shares its code.'}"

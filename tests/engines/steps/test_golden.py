@@ -96,6 +96,15 @@ def test_voices_whose_comparison_took_too_long_are_not_said_to_differ(answers: A
     assert "computes the same" not in done.finish.outcome.message
 
 
+@pytest.mark.parametrize("ort", [0.5, 0.001])
+def test_an_engine_that_was_not_measured_is_not_said_to_be_within_the_tolerance(
+    answers: Any, walk: Any, ort: float
+) -> None:
+    done = tried(answers, walk, {TRT: 0.5, ORT: ort, OV: 0.5}, late=(TRT, ORT))
+    assert done.finish.outcome.verdict == "unresolved"
+    assert "could not be measured. it took longer than 60 s." in done.finish.outcome.message
+
+
 @pytest.mark.parametrize(
     ("recorded", "says"),
     [
