@@ -15,7 +15,7 @@ from engines.compare.criterion import Signature
 from engines.findings import Case, Culprit
 from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
-from engines.probe import BARRIER, Candidate, Describe, LoadInputs, Measure, Measurement, SampleResult, Score
+from engines.probe import BARRIER, HUGE, Candidate, Describe, LoadInputs, Measure, Measurement, SampleResult, Score
 from engines.search.cured import measure_cured
 from engines.search.inquiry import Inquiry
 from engines.search.unseen import WANTED
@@ -301,6 +301,28 @@ def test_no_further_culprit_is_accused_of_what_is_wrong_on_nearly_nothing(answer
     after, worst, still = end.value.value
     assert (worst, still) == (off, off > answers.RULE.tolerance)
     assert (after.sample == "real:1") == still, "the next round searches on what counts"
+
+
+@pytest.mark.parametrize(("first", "moved", "still"), [(HUGE, 0.2, False), (HUGE, 0.001, True), (0.5, 0.2, True)])
+def test_what_rounding_moves_as_far_is_no_further_culprit(
+    answers: Any, first: float, moved: float, still: bool
+) -> None:
+    """Of what is infinite nobody asks whether rounding makes it: a detector's sorted boxes were left, and two TopK accused."""
+    signature = msgspec.structs.replace(LOCKED, errors={"y": first})
+    findings = msgspec.structs.replace(answers.READY, signature=signature, sample="real:0")
+    ask = Inquiry(answers.context(findings), findings, INDEX, signature, answers.RULE, (3,))
+    generator, answer, nudged = measure_cured(ask, findings, (1,), ()), None, False
+    while True:
+        try:
+            asked = generator.send(answer)
+        except StopIteration as end:
+            found = end.value
+            break
+        nudge = isinstance(asked, Measure) and bool(asked.nudge)
+        nudged = nudged or nudge
+        answer = None if isinstance(asked, Note) else answers.measured(("real:0", moved if nudge else 0.3))
+    assert found[1:] == (0.3, still)
+    assert nudged == (first == HUGE), "what was asked about is not asked about again"
 
 
 # -- a culprit that itself looks right
