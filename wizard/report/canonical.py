@@ -14,7 +14,7 @@ PASSING = frozenset({"cost", "message", "explanation", "missed", "margin", "buil
 
 
 def canonical(state: State, flow: Flow) -> str:
-    """Plain text, one fact a line."""
+    """Plain text, one fact a line; of a giant line (``LONGEST``) both ends and a digest, so that others do not read the same."""
     lines = [f"flow {flow.id}"]
     for visit in state.route:
         lines += _visit(visit)
@@ -32,8 +32,14 @@ def canonical(state: State, flow: Flow) -> str:
         lines.append(f"  keep {w.keep or 'none'}; off {', '.join(w.switched_off) or 'none'}")
     end = flow.ends.get(state.end)
     lines.append(f"end: {state.end or 'not reached'}" + (f" ({end.verdict})" if end else ""))
-    # What was answered is text of whoever wrote the journal; each line stays one, as long as it is.
-    return "".join(f"{visible(line, longest=len(line))}\n" for line in lines)
+    return "".join(f"{_line(line)}\n" for line in lines)
+
+
+def _line(text: str) -> str:
+    """What was answered is text of whoever wrote the journal: it stays one line, and escapes make it no giant."""
+    if len(text) <= LONGEST and len(shown := visible(text, longest=len(text))) <= LONGEST:
+        return shown
+    return f"{visible(elide(text, 400))} {_digest(text)}"
 
 
 def _visit(visit: Visit) -> list[str]:
@@ -59,5 +65,9 @@ def _name(text: str) -> str:
     """As a literal; of a giant one both ends and a digest, so that others do not read the same."""
     if len(text) <= LONGEST:
         return ascii(text)
+    return f"{elide(text, 400)!a} {_digest(text)}"
+
+
+def _digest(text: str) -> str:
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-    return f"{elide(text, 400)!a} ({len(text)} characters, sha256 {digest})"
+    return f"({len(text)} characters, sha256 {digest})"

@@ -505,6 +505,20 @@ def test_canonical_knows_no_clock(session: Path) -> None:
     assert "end: found (minimal-case)" in text
 
 
+def test_canonical_prints_no_more_of_a_giant_answer_than_tells_it_from_others(session: Path) -> None:
+    """An answer of a megabyte whose characters become escapes was eight megabytes."""
+    reading = read(session)
+
+    def told(answer: str) -> str:
+        first = msgspec.structs.replace(reading.state.route[0], answer=answer)
+        return canonical(msgspec.structs.replace(reading.state, route=(first, *reading.state.route[1:])), reading.flow)
+
+    giant = "a" + "\x1b" * 1_000_000 + "b"
+    assert len(told(giant)) < len(told("a")) + 10_000
+    assert told(giant) != told(giant[:500_000] + "c" + giant[500_001:])
+    assert len(told("\x1b" * 7_000)) < len(told("a")) + 10_000, "short enough before it is escaped"
+
+
 def test_a_user_who_is_called_like_a_word_of_ours_takes_it_from_no_report(
     session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
