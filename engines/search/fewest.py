@@ -102,6 +102,7 @@ class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rounds: Count = 8  # how often samples that a set does not cure are added to the search
     margin: Amount = 0.0  # tolerance over error that is aimed at; 0: 2 where kernels are timed, else 1.5
     batches: Count = 4  # how often other samples are made that the set is tried on; what fails joins the search
+    headroom: Amount = 0.0  # nodes whose values come within so many times of the end of FP16 are kept as well
 
 
 class Best(msgspec.Struct, frozen=True):

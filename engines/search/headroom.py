@@ -11,9 +11,12 @@ from collections.abc import Collection
 from engines.asking import Sub
 from engines.findings import Close
 from engines.graph import ranges
+from engines.probe import Measurement
 from engines.search.cause import largest_finite
+from engines.search.fewest import Best, Fewest
 from engines.search.foretold import NEAR, floating_outputs, measure_reached
 from engines.search.inquiry import Inquiry
+from engines.search.unseen import does_as_well
 from engines.search.whole import list_feeds
 
 # Times less than the largest value from which on a node is told. The square above was ten times below it; chosen.
@@ -21,14 +24,31 @@ CLOSE = 16.0
 NARROW = "float16"  # the type that ends where models' values do; BF16 ends where FP32 does
 
 
-def list_close(ask: Inquiry, keep: Collection[int]) -> Sub[tuple[Close, ...]]:
-    """The nodes outside of ``keep`` whose values in the reference end within ``CLOSE`` of the largest that the engine's storage
+def list_close(ask: Inquiry, keep: Collection[int], times: float = CLOSE) -> Sub[tuple[Close, ...]]:
+    """The nodes outside of ``keep`` whose values in the reference end within ``times`` of the largest that the engine's storage
     type holds, on any given sample: what feeds or reads what is accused first, then the nearest to the end. Those beyond it are
     none of them: the samples show what comes of that. None where the type has FP32's range, or the reference does not answer."""
+    close: dict[int, float] = yield from _find_close(ask, keep, times)
+    return tuple(Close(ask.names([n])[0], top) for n, top in close.items())
+
+
+def keep_close(search: Fewest, best: Best, held: frozenset[str], plain: Measurement) -> Sub[Best]:
+    """The set with the nodes, too, that it leaves within ``params.headroom`` of the end of the storage type; the set itself where
+    there are none, or where that does not do as well."""
+    close: dict[int, float] = yield from _find_close(search.ask, best.keep, search.params.headroom)
+    wider = tuple(sorted({*best.keep, *close}))
+    if wider == best.keep or not (yield from search.passes(wider, search.ask.criterion, search.all_seen())).passed:
+        return best
+    tried = yield from search.try_on_unseen(wider, held, plain, search.params.batches + len(search.batches), best)
+    return Best(wider, search.seen, tried.unseen, tried) if does_as_well(tried.unseen, best.unseen) else best
+
+
+def _find_close(ask: Inquiry, keep: Collection[int], times: float) -> Sub[dict[int, float]]:
+    """Node id -> what its values reach, in the order of ``list_close``."""
     if ask.ctx.storage != NARROW:
-        return ()
+        return {}
     index, largest = ask.index, largest_finite(ask.ctx.storage)
-    least = largest / CLOSE
+    least = largest / times
     left = [n for n in ask.everything if n not in keep]
     told: dict[int, float] = yield from measure_reached(
         ask, (t for n in ask.everything for t in floating_outputs(index, n)), (ask.findings.sample,)
@@ -38,7 +58,5 @@ def list_close(ask: Inquiry, keep: Collection[int]) -> Sub[tuple[Close, ...]]:
     tops = {n: max((reached.get(t, 0.0) for t in floating_outputs(index, n)), default=0.0) for n in left}
     accused = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
     beside = index.ring(accused) if accused else set()
-    close = sorted(
-        (n for n, top in tops.items() if least < top <= largest), key=lambda n: (n not in beside, -tops[n], n)
-    )
-    return tuple(Close(ask.names([n])[0], tops[n]) for n in close)
+    close = (n for n, top in tops.items() if least < top <= largest)
+    return {n: tops[n] for n in sorted(close, key=lambda n: (n not in beside, -tops[n], n))}

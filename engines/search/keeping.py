@@ -15,6 +15,7 @@ from engines.search.draft import Draft
 from engines.search.emulation import find_emulation
 from engines.search.fewest import AFTER, LONG, Enough, Fewest, PrecisionParams
 from engines.search.foretold import Place, foretell_places
+from engines.search.headroom import keep_close
 from engines.search.inquiry import Inquiry
 from engines.search.kept import Kept, list_keepable
 from engines.search.looks import LOOKS, Looks, count_failed_runs, has_threads, raise_looks
@@ -105,6 +106,8 @@ def _search(
         return search.result("whole", everything, whole, curve=curve)
     if not put_off:
         best = yield from polish_best(search, best, seeds, held, plain)
+    if params.headroom and not put_off:
+        best = yield from keep_close(search, best, held, plain)
     search.pace = Pace(0, AFTER // 2)
     # A set that is made better soon is told without a curve and a file: they would be made once more then.
     final: Measurement = yield from search.measure(best.keep, search.all_seen(), save="" if put_off else "workaround")

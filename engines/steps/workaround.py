@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Count, Note, StepContext, Sub, asked
+from engines.asking import Amount, Count, Note, StepContext, Sub, asked
 from engines.compare.criterion import Verdict
 from engines.compare.judge import by_sample, judge_whole, margin, worst
 from engines.compare.say import say_amount, wrong_by
@@ -102,6 +102,7 @@ class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builds: Count = 2  # fresh builds that must pass
     most_runs: Count = 300  # for faults that come and go
     budget: Count = 400  # builds of the search for nodes to keep
+    headroom: Amount = 0.0  # nodes whose values come within so many times of the end of FP16 are kept as well
     most_culprits: Count = 8  # of the session, as in confirm: with so many the search does not go on
     # Whether the flow looks for another culprit where one is left and comes back here: until then a set for samples that were
     # made near the given ones is not looked for, which takes most of the builds and is thrown away where one more is accused.
@@ -354,7 +355,8 @@ def _search_kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:
 
     if not ask.findings.spread or ask.findings.culprits:
         enough = goes_on if params.returns else None
-        return (yield from keep_higher(ask, PrecisionParams(budget=params.budget), enough=enough))
+        search = PrecisionParams(budget=params.budget, headroom=params.headroom)
+        return (yield from keep_higher(ask, search, enough=enough))
     nodes = tuple(range(len(ask.index.nodes)))
     eighths = [k * len(nodes) // 8 for k in range(1, 8)]
     tries = [t for cut in eighths for t in (nodes[len(nodes) - cut :], nodes[:cut])]
