@@ -21,7 +21,7 @@ from engines.graph.filekind import is_ir
 from engines.graph.index import GraphIndex, Tensor
 from engines.options import families, recorded
 from engines.probe import Describe, Measurement
-from engines.search.voices import CLEARLY, FLOAT64, Bounds
+from engines.search.voices import CLEARLY, FLOAT64, Bounds, name_voice
 from engines.search.whole import lock_failure, probe_whole
 from engines.views import Recorded
 
@@ -82,7 +82,7 @@ def try_golden(ctx: StepContext, findings: Findings, m: Measurement, bounds: Bou
         yield Note(f"is the model itself right? {voice} against the golden outputs")
         off = yield from asked(probe_whole(ctx, findings, engine=voice, timeout=bounds.seconds))
         if off.status != "ok" or not off.results:
-            why.append(off.message)
+            why.append(f"{name_voice(voice)}: {off.message}")  # what runs out of its time says so alike of each
             continue
         _, output, error = worst(off.results, rule)
         if error <= limit(rule, output):

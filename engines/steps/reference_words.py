@@ -110,7 +110,8 @@ def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:
             return f"The engine is within the tolerance of {voice}, which {off}: the difference lies between the two."
         case "unheard":
             return (
-                f"Nothing independent of the engine runs the model here: {told.why or 'every engine shares its code.'}"
+                "Nobody independent of the engine could say whether the model itself is right: "
+                f"{told.why or 'every engine here shares its code.'}"
             )
     return ""
 

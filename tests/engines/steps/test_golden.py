@@ -96,6 +96,12 @@ def test_voices_whose_comparison_took_too_long_are_not_said_to_differ(answers: A
     assert "computes the same" not in done.finish.outcome.message
 
 
+def test_who_could_not_be_heard_is_told_by_name(answers: Any, walk: Any) -> None:
+    done = tried(answers, walk, {TRT: 0.5, ORT: "no", OV: "late", F64: "late"})
+    assert "ONNX Runtime: no" in done.finish.outcome.message
+    assert "OpenVINO: late" in done.finish.outcome.message
+
+
 @pytest.mark.parametrize("ort", [0.5, 0.001])
 def test_an_engine_that_was_not_measured_is_not_said_to_be_within_the_tolerance(
     answers: Any, walk: Any, ort: float
