@@ -54,6 +54,7 @@ class Simulated(msgspec.Struct, kw_only=True):
     ``rate``    how often a run shows what the nodes add; with ``builds`` above 1 each build shows it in all its runs or in none.
     ``stubborn``  nodes whose error no precision cures, nor the reference in their place.
     ``fragile``   nodes that give the largest error as soon as the engine itself gives them wrong values.
+    ``rounding``  of a tensor that is fed as it would be stored; of none fed exactly.
     ``shy``       tensors whose watching cures everything.
     ``rare``, ``every``  what nodes add on every so-manieth of the samples that are made near the given ones, beside what they add
                   on the given one that it is near.
@@ -75,6 +76,7 @@ class Simulated(msgspec.Struct, kw_only=True):
     builds: int = 1
     stubborn: frozenset[int] = frozenset()
     fragile: frozenset[int] = frozenset()
+    rounding: float = 0.0
     shy: frozenset[int] = frozenset()
     rare: Mapping[int, float] = {}
     every: int = 8
@@ -178,7 +180,8 @@ class Simulated(msgspec.Struct, kw_only=True):
         severed = set(severed_of(index, candidate))
         keep = frozenset(ranges.decode(probe.keep))
         righted = frozenset(ranges.decode(probe.righted))
-        errors = self._whole(sample, inside, severed, keep, righted, probe.written) if wrong else {}
+        fed = self.rounding if probe.feed == "stored" else 0.0
+        errors = self._whole(sample, inside, severed, keep, righted, probe.written, fed) if wrong else {}
         errors = {t: part * e for t, e in errors.items()}
         judged = outputs_of(index, candidate)
         effect: tuple[Score, ...] = ()
@@ -198,8 +201,9 @@ class Simulated(msgspec.Struct, kw_only=True):
         keep: frozenset[int] = frozenset(),
         righted: frozenset[int] = frozenset(),
         written: str = "",
+        fed: float = 0.0,
     ) -> dict[int, float]:
-        """Tensor -> error, with right values fed to what stands at the border."""
+        """Tensor -> error, with right values fed to what stands at the border, ``fed`` off."""
         assert self.keeps or not keep, "it keeps no nodes"
         exact, added = (keep | righted) - self.stubborn, self._added(sample)
         spoiled, other, by = self.spoiled.get(sample, (-1, -1, 0.0))
@@ -209,7 +213,8 @@ class Simulated(msgspec.Struct, kw_only=True):
         for node in self.index.nodes:
             if inside is not None and node.id not in inside:
                 continue
-            read = max([errors.get(t, 0.0) for t in node.reads if t not in severed], default=0.0)
+            made = [t for t in node.reads if self.index.tensors[t].kind == "node"]
+            read = max([fed if t in severed else errors.get(t, fed) for t in made], default=0.0)
             own = misread + (0.0 if node.id in exact else added.get(node.id, 0.0)) + by * (node.id == spoiled)
             broken = node.id in self.fragile and read > RULE.tolerance
             errors[node.outputs[0]] = 10.0 if broken else min(10.0, self.gain.get(node.id, 1.0) * read + own)

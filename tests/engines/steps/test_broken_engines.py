@@ -21,7 +21,7 @@ from engines.steps.accuse import ALIKE
 
 from . import answers
 from .conftest import walk
-from .simulated import BROKEN, RULE, Simulated, random_graph
+from .simulated import BROKEN, RULE, Simulated, graph, random_graph
 
 sizes, seeds, rates = st.integers(2, 32), st.integers(0, 2**16), st.floats(0, 0.9)
 
@@ -195,6 +195,14 @@ def test_where_no_error_carries_the_failure_true_values_are_injected(n: int, see
     assert all(n.more for n in found.notes[:first] if n.expected >= 0), (
         "until then nobody knows that no more would follow"
     )
+
+
+def test_what_amplifies_is_asked_about_with_what_made_its_inputs() -> None:
+    """A cancellation is wrong by all the rounding that leads to it: that of its inputs alone makes a fiftieth of it."""
+    engine = Simulated.single(graph([(), (0,), (1,)]), {0: 0.0009}, gain={1: 1000.0}, rounding=2e-5)
+    found = walk("layerwise", engine.context(), engine)
+    assert [(s.node, s.nodes) for s in found.finish.findings.suspects] == [(1, "0-1")]
+    assert found.finish.findings.suspects[0].effect == pytest.approx(engine.findings().signature.error)
 
 
 @settings(max_examples=100, deadline=None)
