@@ -102,6 +102,12 @@ def test_a_failure_far_beyond_the_doubt_is_searched(answers: Any, walk: Any) -> 
     assert tried(answers, walk, {TRT: HUGE, F64: 0.03, OV: -0.03}).finish.outcome.verdict == "fails"
 
 
+@pytest.mark.parametrize(("off", "verdict"), [(0.59, "unresolved"), (0.61, "fails")])
+def test_far_beyond_the_doubt_means_ten_times(answers: Any, walk: Any, off: float, verdict: str) -> None:
+    """The others differ by up to 0.06."""
+    assert tried(answers, walk, {TRT: off, F64: 0.03, OV: -0.03}).finish.outcome.verdict == verdict
+
+
 def test_two_against_two_prove_nothing(answers: Any, walk: Any) -> None:
     """The engine under test has no vote; but where it is on the one judge's side its nodes are not accused either."""
     outcome = tried(answers, walk, {TRT: 0.9, F64: 0.9001, OV: "not here."}).finish.outcome
