@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from engines.nearest import suggestion
 from wizard.durations import UNITS, read_duration
@@ -67,15 +67,6 @@ def _called(action: argparse.Action, prog: str) -> str:
     return f"{command} command" if action.dest == "action" else command
 
 
-class _Unasked:
-    """Stands for the grammar of a command that is not the one: takes it all, and keeps nothing."""
-
-    _group_actions: Sequence[argparse.Action] = ()
-
-    def __getattr__(self, name: str) -> Callable[..., "_Unasked"]:
-        return lambda *_, **__: self
-
-
 class Command(NamedTuple):
     """A command's function by name, imported when it is called."""
 
@@ -113,6 +104,15 @@ def parser_for(words: Sequence[str]) -> Parser:
     return parser()
 
 
+class _Entry(NamedTuple):
+    """A command: ``text`` is what it does in a line, ``fill`` gives its grammar to a parser."""
+
+    name: str
+    command: Command
+    text: str
+    fill: Callable[[Parser], None]
+
+
 def parser(only: str = "") -> Parser:
     """The whole grammar, or what a single command takes of it: all of them take as long to make as the program to start."""
     top = Parser(
@@ -126,207 +126,218 @@ def parser(only: str = "") -> Parser:
     top.add_argument("-V", "--version", action="version", version=_Version(), help="print the version")
     top.set_defaults(command=Command("sessions", "home"), display="auto", parser=top)
     commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    for entry in _COMMANDS:
+        if only in ("", entry.name):
+            entry.fill(_add_command(commands, entry.name, entry.command, entry.text))
+    return top
 
-    def command(name: str, module: str, function: str, text: str) -> Parser:
-        if only not in ("", name):
-            return cast(Parser, _Unasked())
-        made = commands.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
-        made.set_defaults(command=Command(module, function), parser=made)
-        return made
 
-    opened = command("open", "run", "open_", "a new guided session in the terminal")
-    _model(opened)
-    _problem(opened)
-    _running(opened)
+def _add_command(commands: "argparse._SubParsersAction[Parser]", name: str, command: Command, text: str) -> Parser:
+    made = commands.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
+    made.set_defaults(command=command, parser=made)
+    return made
 
-    ran = command("run", "run", "run", "the same flow with no screen, taking the recommended answers")
-    _model(ran)
-    _problem(ran)
-    _running(ran)
-    _expect(ran)
-    _answers(ran)
 
-    resumed = command("resume", "run", "resume", "go on with a session")
-    _one(resumed, "session", "SESSION", f"{_SESSION}; default: the last one", nargs="?")
-    _running(resumed, folder=False)
-    _answers(resumed)
-    _flag(resumed, "--retry-unresolved", "ask again every probe that ended unresolved")
-    _flag(resumed, "--repair", "work on a copy of a session whose journal is damaged")
+def _fill_open(made: Parser) -> None:
+    _model(made)
+    _problem(made)
+    _running(made)
 
+
+def _fill_run(made: Parser) -> None:
+    _model(made)
+    _problem(made)
+    _running(made)
+    _expect(made)
+    _answers(made)
+
+
+def _fill_resume(made: Parser) -> None:
+    _one(made, "session", "SESSION", f"{_SESSION}; default: the last one", nargs="?")
+    _running(made, folder=False)
+    _answers(made)
+    _flag(made, "--retry-unresolved", "ask again every probe that ended unresolved")
+    _flag(made, "--repair", "work on a copy of a session whose journal is damaged")
     _one(
-        resumed,
+        made,
         "--rewind",
         "NODE",
         "go back to this question (NODE#2: its second visit) first; nothing measured is lost",
     )
 
-    edited = command(
-        "edit", "edit", "edit", "a session with another set-up; what was measured and still holds is taken over"
-    )
-    _session(edited)
-    _one(edited, "--model", "MODEL", "another ONNX file in place of the session's")
-    _problem(edited, anew=True)
+
+def _fill_edit(made: Parser) -> None:
+    _session(made)
+    _one(made, "--model", "MODEL", "another ONNX file in place of the session's")
+    _problem(made, anew=True)
     _each(
-        edited,
+        made,
         "--default",
         "OPTION",
         "leave this option of the session out, such as --default tolerance (repeatable)",
         choices=_CHANGED,
     )
-    _answers(edited)
-    _running(edited, folder=False)
+    _answers(made)
+    _running(made, folder=False)
 
-    followed = command("after", "after", "after", "what follows a failing case: is it known, and what else cures it?")
-    _session(followed)
-    _score(followed)
-    _answers(followed)
-    _running(followed, folder=False)
 
-    asked = command("trigger", "trigger", "trigger", "when does a case fire: which sizes, types, attributes, values?")
-    _one(asked, "session", "CASE", f"{_SESSION}; or the folder of a bundle")
-    _one(asked, "--most", "N", "build at most so many cases; default: 150", type=_count, default=0)
-    asked.add_argument("-o", "--output", metavar="FILE.py", help="also write the program that makes the case")
-    _flag(asked, "--json", "the result as one JSON object on stdout")
-    _running(asked, folder=False)
+def _fill_after(made: Parser) -> None:
+    _session(made)
+    _score(made)
+    _answers(made)
+    _running(made, folder=False)
 
-    watched = command("watch", "run", "watch", "look at a session while another program works on it")
-    _session(watched)
-    _display(watched)
-    _one(watched, "--metrics", "FILE.prom", "also keep figures for Prometheus in this file")
 
-    replayed = command("replay", "replay", "replay", "measure the decisive probes of a session again and compare")
-    _one(replayed, "sessions", "SESSION", _SESSION, nargs="+")
-    _flag(replayed, "--dry", "no engine: the journal alone must lead to the same decisions")
-    _flag(replayed, "--search", "also search again")
-    _each(replayed, "--engine", "ENGINE", "use this engine in place of the recorded one; several make a matrix")
+def _fill_trigger(made: Parser) -> None:
+    _one(made, "session", "CASE", f"{_SESSION}; or the folder of a bundle")
+    _one(made, "--most", "N", "build at most so many cases; default: 150", type=_count, default=0)
+    made.add_argument("-o", "--output", metavar="FILE.py", help="also write the program that makes the case")
+    _flag(made, "--json", "the result as one JSON object on stdout")
+    _running(made, folder=False)
+
+
+def _fill_watch(made: Parser) -> None:
+    _session(made)
+    _display(made)
+    _one(made, "--metrics", "FILE.prom", "also keep figures for Prometheus in this file")
+
+
+def _fill_replay(made: Parser) -> None:
+    _one(made, "sessions", "SESSION", _SESSION, nargs="+")
+    _flag(made, "--dry", "no engine: the journal alone must lead to the same decisions")
+    _flag(made, "--search", "also search again")
+    _each(made, "--engine", "ENGINE", "use this engine in place of the recorded one; several make a matrix")
     _each(
-        replayed,
+        made,
         "--python",
         "VENV",
         "replay with the engines of this environment, such as one with another version (repeatable)",
     )
-    _one(replayed, "--junit", "FILE", "also write a matrix as JUnit's XML")
-    _one(replayed, "--summary", "md|FILE.md", "also write it as a Markdown table; md: on stdout")
-    replayed.add_argument(
+    _one(made, "--junit", "FILE", "also write a matrix as JUnit's XML")
+    _one(made, "--summary", "md|FILE.md", "also write it as a Markdown table; md: on stdout")
+    made.add_argument(
         "--expect", choices=("same", "fixed", "fails"), default="same", help="what is right now; default: same"
     )
-    _flag(replayed, "--keep-going", "do not stop at the first difference")
-    _flag(replayed, "--json", "the table as JSON on stdout")
-    _one(replayed, "--jobs", "N", "probes at a time", type=_count, default=0)
-    _where(replayed)
-    _handed(replayed)
-    _add_consent(replayed)
+    _flag(made, "--keep-going", "do not stop at the first difference")
+    _flag(made, "--json", "the table as JSON on stdout")
+    _one(made, "--jobs", "N", "probes at a time", type=_count, default=0)
+    _where(made)
+    _handed(made)
+    _add_consent(made)
 
-    climbed = command(
-        "ladder", "ladder", "ladder", "which releases of an engine fail a case: since when, and where it is mended"
-    )
-    _one(climbed, "cases", "CASE", f"{_SESSION}; or the folder of a bundle", nargs="+")
-    _each(climbed, "--python", "VENV", "an environment with a release, or its python; oldest first (repeatable)")
-    _each(climbed, "--site", "DIR", "a folder of packages with a release, for this python; oldest first (repeatable)")
+
+def _fill_ladder(made: Parser) -> None:
+    _one(made, "cases", "CASE", f"{_SESSION}; or the folder of a bundle", nargs="+")
+    _each(made, "--python", "VENV", "an environment with a release, or its python; oldest first (repeatable)")
+    _each(made, "--site", "DIR", "a folder of packages with a release, for this python; oldest first (repeatable)")
     _one(
-        climbed,
+        made,
         "--install",
         "RELEASES",
         "install these from the package index: onnxruntime==1.22.1,1.23.2 or onnxruntime:1.20..1.23",
     )
-    _flag(climbed, "--every", "try every release, and infer none")
-    _one(climbed, "--most", "N", "try at most so many releases of each case; default: any", type=_count, default=0)
-    _one(climbed, "--timeout", "DURATION", "of one check; default: 10m", type=_duration, default=600.0)
-    _one(climbed, "--budget", "DURATION", "after that long no other release is asked", type=_duration, default=0.0)
-    climbed.add_argument("-o", "--output", metavar="FILE.html|FILE.md", help="also write the table as a page")
-    _flag(climbed, "--json", "the table as JSON on stdout")
-    _add_consent(climbed)
+    _flag(made, "--every", "try every release, and infer none")
+    _one(made, "--most", "N", "try at most so many releases of each case; default: any", type=_count, default=0)
+    _one(made, "--timeout", "DURATION", "of one check; default: 10m", type=_duration, default=600.0)
+    _one(made, "--budget", "DURATION", "after that long no other release is asked", type=_duration, default=0.0)
+    made.add_argument("-o", "--output", metavar="FILE.html|FILE.md", help="also write the table as a page")
+    _flag(made, "--json", "the table as JSON on stdout")
+    _add_consent(made)
 
-    reported = command("report", "sessions", "report", "the report of a session")
-    _session(reported)
-    reported.add_argument("--format", choices=("html", "md", "json"), help="default: by the file's name, else md")
-    reported.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
 
-    exported = command("export", "sessions", "export", "write the case bundle")
-    _session(exported)
-    exported.add_argument("-o", "--output", metavar="DIR|FILE.zip", help="a folder, or a zip archive")
+def _fill_report(made: Parser) -> None:
+    _session(made)
+    made.add_argument("--format", choices=("html", "md", "json"), help="default: by the file's name, else md")
+    made.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
+
+
+def _fill_export(made: Parser) -> None:
+    _session(made)
+    made.add_argument("-o", "--output", metavar="DIR|FILE.zip", help="a folder, or a zip archive")
     _one(
-        exported,
+        made,
         "--overlay",
         "FILE.json|FILE.onnx|FILE.svg",
         "write the numbers of each node for a graph viewer: node data for Model Explorer, the model with notes on its nodes "
         "for Netron, or the surroundings of the culprit as a picture",
     )
-    exported.add_argument(
+    made.add_argument(
         "--weights",
         choices=("keep", "random", "none"),
         default="keep",
         help="random: others of the same statistics, and whether the failure survives that; none: leave them out",
     )
-    _add_consent(exported)
+    _add_consent(made)
 
-    listed = command("sessions", "sessions", "sessions", "list the sessions")
-    _flag(listed, "--json", "one JSON list on stdout")
-    tidied = listed.add_subparsers(metavar="rm|prune|rename", parser_class=Parser)
+
+def _fill_sessions(made: Parser) -> None:
+    _flag(made, "--json", "one JSON list on stdout")
+    tidied = made.add_subparsers(metavar="rm|prune|rename", parser_class=Parser)
 
     def tidy(name: str, text: str) -> Parser:
-        made = tidied.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
-        made.set_defaults(command=Command("tidy", name), parser=made)
-        return made
+        return _add_command(tidied, name, Command("tidy", name), text)
 
     removed = tidy("rm", "remove sessions; never one that is being worked on")
     _one(removed, "sessions", "SESSION", _SESSION, nargs="+")
     pruned = tidy("prune", "remove the sessions in which nothing has happened for long")
     _one(pruned, "--older-than", "DURATION", "such as 12h or 7d; default: 30d", type=_duration, default=_MONTH)
     _one(pruned, "--keep", "N", "the latest N stay, however old they are", type=_count, default=0)
-    for made in (removed, pruned):
-        _flag(made, "--yes", "do not ask")
+    for asks in (removed, pruned):
+        _flag(asks, "--yes", "do not ask")
     renamed = tidy("rename", "give a session another name")
     _session(renamed)
     _one(renamed, "new", "NAME", "letters, digits, '-', '_' and '.'")
 
-    shown = command("show", "sessions", "show", "the route of a session as text")
-    _session(shown)
-    _flag(shown, "--canonical", "decisions and verdicts only: equal routes print equally")
-    _flag(shown, "--json", "the same as JSON")
 
-    compared = command("diff", "diff", "diff", "what differs between two sessions, or a session and this machine")
-    _session(compared)
-    _one(compared, "other", "OTHER", f"{_SESSION}; default: this machine as it is now", nargs="?")
-    _flag(compared, "--json", "the same as JSON")
+def _fill_show(made: Parser) -> None:
+    _session(made)
+    _flag(made, "--canonical", "decisions and verdicts only: equal routes print equally")
+    _flag(made, "--json", "the same as JSON")
 
-    engines = command("engines", "engines", "engines", "each engine: version, device, capabilities, options")
-    _flag(engines, "--json", "the same as JSON")
 
-    knows = command("known", "known", "known", "the table of known bugs, and which of them a failure looks like")
-    _one(knows, "target", "SESSION|MODEL", "a session, or a model to be run; default: list the table", nargs="?")
-    _flag(knows, "--json", "the same as JSON")
-    _problem(knows)
-    _running(knows)
+def _fill_diff(made: Parser) -> None:
+    _session(made)
+    _one(made, "other", "OTHER", f"{_SESSION}; default: this machine as it is now", nargs="?")
+    _flag(made, "--json", "the same as JSON")
 
-    differing = command(
-        "diff-tactics", "diff_tactics", "diff_tactics", "which tactics did only the failing builds choose?"
-    )
-    _one(differing, "--dir", "DIR", "a folder with good/ and bad/; default: the one you are in", default=".")
-    _one(differing, "--good", "PLACE", "a folder of good replays, or one file")
-    _one(differing, "--bad", "PLACE", "a folder of bad replays, or one file")
-    _flag(differing, "--json", "the same as JSON")
 
-    flows = command("flow", "flow", "flow", "list the shipped flows, check or draw one")
-    flows.add_argument(
-        "action", metavar="list|check|show", choices=("list", "check", "show"), help="what to do with it"
-    )
-    _one(flows, "file", "FILE", "a flow file, or the name of a shipped flow", nargs="?")
-    flows.add_argument("--format", choices=("text", "mermaid", "svg"), default="text", help="for show; default: text")
-    flows.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
+def _fill_engines(made: Parser) -> None:
+    _flag(made, "--json", "the same as JSON")
 
-    stepped = command("step", "step", "step", "one step alone")
-    _one(stepped, "name", "NAME", "%(choices)s", choices=Steps())
-    _model(stepped)
-    _problem(stepped)
-    _running(stepped)
-    _expect(stepped)
-    _flag(stepped, "--json", "the result as one JSON object on stdout")
-    _flag(stepped, "--anew", "take over nothing that another step has measured of this model on this engine")
-    stepped.add_argument("-o", "--output", metavar="OUT.onnx", help="also write the model that the step made")
-    _each(stepped, "--with", "key=value", "a parameter of the step (repeatable)", dest="params")
-    _one(stepped, "--until", "good|bad|N", "repeat: until the first one that passes or fails, or N times")
-    stepped.add_argument(
+
+def _fill_known(made: Parser) -> None:
+    _one(made, "target", "SESSION|MODEL", "a session, or a model to be run; default: list the table", nargs="?")
+    _flag(made, "--json", "the same as JSON")
+    _problem(made)
+    _running(made)
+
+
+def _fill_diff_tactics(made: Parser) -> None:
+    _one(made, "--dir", "DIR", "a folder with good/ and bad/; default: the one you are in", default=".")
+    _one(made, "--good", "PLACE", "a folder of good replays, or one file")
+    _one(made, "--bad", "PLACE", "a folder of bad replays, or one file")
+    _flag(made, "--json", "the same as JSON")
+
+
+def _fill_flow(made: Parser) -> None:
+    made.add_argument("action", metavar="list|check|show", choices=("list", "check", "show"), help="what to do with it")
+    _one(made, "file", "FILE", "a flow file, or the name of a shipped flow", nargs="?")
+    made.add_argument("--format", choices=("text", "mermaid", "svg"), default="text", help="for show; default: text")
+    made.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
+
+
+def _fill_step(made: Parser) -> None:
+    _one(made, "name", "NAME", "%(choices)s", choices=Steps())
+    _model(made)
+    _problem(made)
+    _running(made)
+    _expect(made)
+    _flag(made, "--json", "the result as one JSON object on stdout")
+    _flag(made, "--anew", "take over nothing that another step has measured of this model on this engine")
+    made.add_argument("-o", "--output", metavar="OUT.onnx", help="also write the model that the step made")
+    _each(made, "--with", "key=value", "a parameter of the step (repeatable)", dest="params")
+    _one(made, "--until", "good|bad|N", "repeat: until the first one that passes or fails, or N times")
+    made.add_argument(
         "--artifacts",
         metavar="FILE",
         nargs="+",
@@ -334,7 +345,7 @@ def parser(only: str = "") -> Parser:
         default=[],
         help="files that each check (or build) leaves, to be sorted by its verdict",
     )
-    stepped.add_argument(
+    made.add_argument(
         "--art-dir",
         "--artifacts-dir",
         metavar="DIR",
@@ -342,17 +353,90 @@ def parser(only: str = "") -> Parser:
         help="where good/, bad/ and unresolved/ are made; default: narrowdown_artifacts",
     )
 
-    shows = command("demo", "demo", "demo", "a real model with a real failure on this machine, no GPU")
-    _one(shows, "name", "NAME", ", ".join(DEMOS), nargs="?", default=DEMOS[0], choices=DEMOS)
-    _running(shows)
 
-    helped = command("help", "help", "help_", "what a command takes and does, as --help says it")
-    _one(helped, "words", "COMMAND", "a command; none: all of them", nargs="*")
+def _fill_demo(made: Parser) -> None:
+    _one(made, "name", "NAME", ", ".join(DEMOS), nargs="?", default=DEMOS[0], choices=DEMOS)
+    _running(made)
 
-    completed = command("completion", "completion", "completion", "a script that lets the shell complete these words")
-    _one(completed, "shell", "bash|zsh|fish", "for which shell", choices=("bash", "zsh", "fish"))
-    _one(completed, "typed", "-- WORD", "say what the last of these words may become", nargs=argparse.REMAINDER)
-    return top
+
+def _fill_help(made: Parser) -> None:
+    _one(made, "words", "COMMAND", "a command; none: all of them", nargs="*")
+
+
+def _fill_completion(made: Parser) -> None:
+    _one(made, "shell", "bash|zsh|fish", "for which shell", choices=("bash", "zsh", "fish"))
+    _one(made, "typed", "-- WORD", "say what the last of these words may become", nargs=argparse.REMAINDER)
+
+
+# In the order of --help.
+_COMMANDS = (
+    _Entry("open", Command("run", "open_"), "a new guided session in the terminal", _fill_open),
+    _Entry("run", Command("run", "run"), "the same flow with no screen, taking the recommended answers", _fill_run),
+    _Entry("resume", Command("run", "resume"), "go on with a session", _fill_resume),
+    _Entry(
+        "edit",
+        Command("edit", "edit"),
+        "a session with another set-up; what was measured and still holds is taken over",
+        _fill_edit,
+    ),
+    _Entry(
+        "after",
+        Command("after", "after"),
+        "what follows a failing case: is it known, and what else cures it?",
+        _fill_after,
+    ),
+    _Entry(
+        "trigger",
+        Command("trigger", "trigger"),
+        "when does a case fire: which sizes, types, attributes, values?",
+        _fill_trigger,
+    ),
+    _Entry("watch", Command("run", "watch"), "look at a session while another program works on it", _fill_watch),
+    _Entry(
+        "replay",
+        Command("replay", "replay"),
+        "measure the decisive probes of a session again and compare",
+        _fill_replay,
+    ),
+    _Entry(
+        "ladder",
+        Command("ladder", "ladder"),
+        "which releases of an engine fail a case: since when, and where it is mended",
+        _fill_ladder,
+    ),
+    _Entry("report", Command("sessions", "report"), "the report of a session", _fill_report),
+    _Entry("export", Command("sessions", "export"), "write the case bundle", _fill_export),
+    _Entry("sessions", Command("sessions", "sessions"), "list the sessions", _fill_sessions),
+    _Entry("show", Command("sessions", "show"), "the route of a session as text", _fill_show),
+    _Entry(
+        "diff", Command("diff", "diff"), "what differs between two sessions, or a session and this machine", _fill_diff
+    ),
+    _Entry(
+        "engines", Command("engines", "engines"), "each engine: version, device, capabilities, options", _fill_engines
+    ),
+    _Entry(
+        "known",
+        Command("known", "known"),
+        "the table of known bugs, and which of them a failure looks like",
+        _fill_known,
+    ),
+    _Entry(
+        "diff-tactics",
+        Command("diff_tactics", "diff_tactics"),
+        "which tactics did only the failing builds choose?",
+        _fill_diff_tactics,
+    ),
+    _Entry("flow", Command("flow", "flow"), "list the shipped flows, check or draw one", _fill_flow),
+    _Entry("step", Command("step", "step"), "one step alone", _fill_step),
+    _Entry("demo", Command("demo", "demo"), "a real model with a real failure on this machine, no GPU", _fill_demo),
+    _Entry("help", Command("help", "help_"), "what a command takes and does, as --help says it", _fill_help),
+    _Entry(
+        "completion",
+        Command("completion", "completion"),
+        "a script that lets the shell complete these words",
+        _fill_completion,
+    ),
+)
 
 
 def _one(made: argparse._ActionsContainer, name: str, metavar: str, text: str, **more: Any) -> None:
