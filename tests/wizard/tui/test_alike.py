@@ -122,6 +122,7 @@ def test_of_several_nodes_the_headline_names_the_one_that_the_evidence_is_about(
     assert told.endswith("/b.1/l2/Pow (overflow) together with /Add, /Mul, /MatMul and 1 more")
     nobody = headline(board.state, session.flow, "minimal-case", (msgspec.structs.replace(found, at="/gone"),), None)
     assert "/Add, /Mul" in nobody
+    assert "/gone" not in nobody
 
 
 def test_places_that_look_the_same_are_drawn_once() -> None:
