@@ -26,6 +26,7 @@ from engines.workers import gpus
 from wizard import config
 from wizard.exits import BadUsage, Missing
 from wizard.problem import Problem
+from wizard.session.folder import DESCRIPTION
 
 Value = TypeVar("Value")
 
@@ -154,6 +155,8 @@ def model_file(text: str) -> Path:
         if complaint := filekind.explain_no_model(path):
             raise BadUsage(complaint)
         return path.absolute()
+    if (path / DESCRIPTION).is_file():
+        raise BadUsage(f"'{text}' is a session, not a model; 'narrowdown resume {shlex.quote(text)}' goes on with it.")
     if path.is_dir():
         inside = _names(path, "*.onnx")
         named = f", '{Path(text) / inside[0]}' for example" if inside else ""

@@ -49,7 +49,9 @@ def _find_close(ask: Inquiry, keep: Collection[int], times: float) -> Sub[dict[i
         return {}
     index, largest = ask.index, largest_finite(ask.ctx.storage)
     least = largest / times
-    left = [n for n in ask.everything if n not in keep]
+    # What the engine folds is the same for all data.
+    steady = {index.tensors[t].producer for t in index.from_weights}
+    left = [n for n in ask.everything if n not in keep and n not in steady and index.nodes[n].reads]
     told: dict[int, float] = yield from measure_reached(
         ask, (t for n in ask.everything for t in floating_outputs(index, n)), (ask.findings.sample,)
     )

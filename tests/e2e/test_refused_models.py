@@ -69,7 +69,11 @@ def test_a_path_that_is_no_file(inside, model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     model.rename(folder / "faultless.onnx")
+    session = tmp_path / "session"
+    session.mkdir()
+    (session / "session.json").write_text("{}")
     for path, said in (
+        (session, f"'{session}' is a session, not a model; 'narrowdown resume {session}' goes on with it."),
         (folder, f"'{folder}' is a folder; name the ONNX file inside it, '{folder}/faultless.onnx'"),
         (folder / "faultles.onnx", "Did you mean 'faultless.onnx'?"),
         (tmp_path / "gone.onnx", "It is a link to a file that is gone."),

@@ -33,9 +33,11 @@ def norms(tiny: Any, folder: Path, gains: list[float], sums: int = 0, loud: int 
             node("Div", [f"loud{k}", f"root{k}"], [f"unit{k}"], name=f"/n{k}/Div"),
         ]
     if loud:
-        constants["million"] = np.float32(1e6)
+        constants |= {"million": np.float32(1e6), "hundred": np.float32(100), "hundreds": np.float32(400)}
         nodes += [
-            node("Mul", ["x", "million"], ["louder"], name="/loud/Mul"),
+            node("Mul", ["hundred", "hundreds"], ["steady"], name="/loud/Steady"),
+            node("Mul", ["x", "million"], ["loudest"], name="/loud/Mul"),
+            node("Max", ["loudest", "steady"], ["louder"]),
             node("Tanh", ["louder"], [f"unit{len(gains)}"]),
         ]
     parts = len(gains) + loud
@@ -124,7 +126,8 @@ def test_what_is_near_the_end_is_kept_where_that_is_asked_for(opened: Any) -> No
 
 
 def test_what_is_kept_or_harmless_beyond_the_end_is_not_told(opened: Any) -> None:
-    """The second norm's square is kept, at 57,000; what a Tanh makes 1 of reaches a million, and is right as infinity."""
+    """The second norm's square is kept, at 57,000; what a Tanh makes 1 of reaches a million, and is right as infinity; what is
+    40,000 whatever is fed stays so."""
     s = opened([150, 200], sums=1, loud=1)
     s.step("confirm")
     cure = s.step("workaround").finish.findings.workaround
