@@ -45,6 +45,17 @@ def _own_runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is kept from session to session is not that of who runs the tests; and what steps took is kept of none, as a folder
+    lies in its place: no test is told what another one took."""
+    with pytest.MonkeyPatch.context() as patch:
+        place = tmp_path_factory.mktemp("state")
+        (place / "narrowdown" / "seconds.json").mkdir(parents=True)
+        patch.setenv("XDG_STATE_HOME", str(place))
+        yield
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     """A disk of so many KiB, a tmpfs; asked again, the same one has another size."""

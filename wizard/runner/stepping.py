@@ -25,6 +25,7 @@ from wizard.runner.drive import Drive, Fingerprints, Stopped, end_tasks, log_of,
 from wizard.runner.ending import SINGLE, Closing
 from wizard.runner.estimate import estimate
 from wizard.runner.housekeeping import Housekeeping
+from wizard.runner.last_time import LastTime, is_straight, name_place, settle_took
 from wizard.runner.ledger import Ledger
 from wizard.runner.limits import Usual, build_limit, probe_limit
 from wizard.runner.scout import Opened, Scout
@@ -70,6 +71,8 @@ class Stepping:
         self._steps, self._devices, self._control, self._work = steps, devices, control, work
         self._house, self._redraw = house, redraw
         self._fingerprints = Fingerprints(ledger, pool)
+        self._last_time = LastTime(problem)
+        self._foreseen_at = 0  # the journal's last event when the step at hand was priced
         self._ahead = Ahead(ledger, self._fingerprints, self._ask_ahead, lambda: control.open and devices.jobs != 1)
         self._scout = Scout(
             flow,
@@ -189,10 +192,19 @@ class Stepping:
         """What the step will cost, as far as this session can tell."""
         ctx, state = self._context(decision, spec), self._ledger.state
         found = self._work.experience.of(state, ctx)
-        self._work.spec = spec
-        self._work.estimate = await asyncio.to_thread(
+        self._work.spec, self._foreseen_at = spec, state.seq
+        made = await asyncio.to_thread(
             estimate, spec, ctx, state, self._fingerprints.known, self._ledger.store, found, self._faster(ctx)
         )
+        if is_straight(state):
+            known = self._told_of(self._specs(decision))
+            place, timed = name_place(decision.node, decision.visit), bool(ctx.engine_info.gpus)
+            made = await asyncio.to_thread(self._last_time.tell, made, known, timed, place)
+        self._work.estimate = made
+
+    def _told_of(self, specs: tuple[str, str]) -> dict[str, str]:
+        """The fingerprints of these engines, as far as they are known."""
+        return {s: self._fingerprints.known[s] for s in specs if s in self._fingerprints.known}
 
     async def _offer(self) -> bool:
         """Say what the step will cost and wait. False after a rewind."""
@@ -347,6 +359,18 @@ class Stepping:
             decisive=decisive,
             causes=drive.causes(finish.findings),
         )
+        await self._keep_seconds(started, drive, seconds)
+
+    async def _keep_seconds(self, started: StepStarted, drive: Drive, passed: float) -> None:
+        """Keep what the step took for the next session of this problem; ``passed``: seconds on the clock."""
+        state = self._ledger.state
+        if not is_straight(state):
+            return
+        answers = (state.known[name] for name in drive.asked if name in state.known)
+        took = settle_took([a.seconds for a in answers if a.seq > self._foreseen_at], passed)
+        known, timed = self._told_of((started.engine, started.reference)), bool(drive.context.engine_info.gpus)
+        place = name_place(started.node, started.visit)
+        await asyncio.to_thread(self._last_time.keep, known, timed, place, took)
 
     def _finish_without_outcome(
         self,
