@@ -30,7 +30,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python tests/benchmarks/bench.py $(ARGS)
 
 estimates: $(VENV)/.dev
-	$(BIN)/python tests/benchmarks/estimates.py --page docs/estimates.md $(ARGS)
+	$(BIN)/python tests/benchmarks/estimates.py --page docs/logs/estimates.md $(ARGS)
 
 screenshots: $(VENV)/.dev
 	$(BIN)/python -P docs/screenshots/take.py

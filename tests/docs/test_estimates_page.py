@@ -1,4 +1,4 @@
-"""The table of docs/estimates.md is made of sessions' journals: what it counts, and what it leaves out."""
+"""The table of docs/logs/estimates.md is made of sessions' journals: what it counts, and what it leaves out."""
 
 import importlib
 import json
@@ -136,5 +136,5 @@ def test_a_step_is_priced_again_by_what_its_journal_knew(estimates: Any, tmp_pat
 
 
 def test_the_page_has_a_place_for_it(estimates: Any) -> None:
-    text = (ROOT / "docs" / "estimates.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "logs" / "estimates.md").read_text(encoding="utf-8")
     assert text.count(estimates.BEGIN) == text.count(estimates.END) == 1

@@ -8,7 +8,7 @@ read or written is not known, and no answer rests on it.
 import contextlib
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,7 @@ from engines.store import regular
 from engines.store.content import turn, write_own
 from wizard.problem import Problem
 from wizard.runner.estimate import LIKE_LAST_TIME, Estimate
-from wizard.session.state import State
+from wizard.session.state import Known, State
 
 PROBLEMS, PLACES = 200, 64  # that are kept, and of each so many steps: some 100 KiB; those that were met last stay
 MOST = 1 << 20  # bytes that are read
@@ -57,10 +57,11 @@ def is_straight(state: State) -> bool:
     return state.runs == sum(bool(v.step) for v in state.route)
 
 
-def settle_took(each: Sequence[float], passed: float) -> float:
-    """Seconds that a step took. ``each``: of what it asked that was not known before; ``passed``: on the clock, from its start to
-    its end. Of several at a time each has its own, the clock runs on while nothing may run, and what was asked ahead of the
-    start was not waited for: it took no less than the longest."""
+def settle_took(answers: Iterable[Known], since: int, passed: float) -> float:
+    """Seconds that a step took. ``answers``: to all that it asked; those that were known before the event ``since`` cost nothing.
+    ``passed``: on the clock, from its start to its end. Of several at a time each has its own seconds, the clock runs on while
+    nothing may run, and what was asked ahead of the start was not waited for: it took no less than the longest."""
+    each = [answer.seconds for answer in answers if answer.seq > since]
     return max(max(each, default=0.0), min(sum(each), passed))
 
 
@@ -121,7 +122,7 @@ def tell_last_time(made: Estimate, seconds: float) -> Estimate:
     """The estimate, with what the step took the last time where the session itself knows no number. ``seconds``: -1 where that is
     not known."""
     cost = made.cost
-    if seconds <= 0 or made.plan is None or not made.plan.probes or not cost.open:
+    if seconds <= 0 or made.plan is None or not cost.open:
         return made
     least, most = (round(times * seconds, 3) for times in LIKE_LAST_TIME)
     told = settle_between(seconds, least, most)

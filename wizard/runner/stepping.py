@@ -367,7 +367,7 @@ class Stepping:
         if not is_straight(state):
             return
         answers = (state.known[name] for name in drive.asked if name in state.known)
-        took = settle_took([a.seconds for a in answers if a.seq > self._foreseen_at], passed)
+        took = settle_took(answers, self._foreseen_at, passed)
         known, timed = self._told_of((started.engine, started.reference)), bool(drive.context.engine_info.gpus)
         place = name_place(started.node, started.visit)
         await asyncio.to_thread(self._last_time.keep, known, timed, place, took)

@@ -17,6 +17,7 @@ from wizard.runner.last_time import (
     PROBLEMS,
     LastTime,
     find_file,
+    is_straight,
     keep_seconds,
     name_problem,
     read_seconds,
@@ -26,6 +27,7 @@ from wizard.runner.last_time import (
 from wizard.runner.options import Options
 from wizard.session.events import StepStarted
 from wizard.session.journal import NAME, read
+from wizard.session.state import Known, State, Visit
 
 OPEN = Estimate(Plan((Work("whole", 6),)), Cost(6, 6, 6, 10.0, 0, least=2.0, most=80.0))
 KNOWN = msgspec.structs.replace(PROBLEM, digests={PROBLEM.model: "a" * 64})
@@ -112,7 +114,17 @@ def test_what_others_may_write_is_not_believed() -> None:
 )
 def test_a_step_took_what_it_was_waited_for(each: tuple[float, ...], passed: float, took: float) -> None:
     """Paused; four at a time; a first build that was begun while somebody read."""
-    assert settle_took(each, passed) == took
+    answers = [Known(seq=8 + i, seconds=s) for i, s in enumerate(each)]
+    assert settle_took(answers, 7, passed) == took
+    assert settle_took([Known(seq=7, seconds=50.0), *answers], 7, passed) == took, "what was known costs nothing"
+
+
+def test_a_session_is_straight_until_a_step_ran_twice() -> None:
+    route = (Visit("first", run=1, step="look"), Visit("asked"), Visit("second", run=2, step="search"))
+    assert is_straight(State())
+    assert is_straight(State(runs=2, route=route))
+    assert not is_straight(State(runs=3, route=route)), "resumed"
+    assert not is_straight(State(runs=2, route=route[:2])), "rewound"
 
 
 def test_an_engine_that_keeps_its_timings_is_told_by_its_third_session() -> None:
@@ -127,6 +139,11 @@ def test_an_engine_that_keeps_its_timings_is_told_by_its_third_session() -> None
     assert LastTime(KNOWN).tell(OPEN, {"e": "1"}, True, "compare 1").last == 9.0
     assert LastTime(KNOWN).tell(OPEN, {"e": "2"}, True, "compare 1").last == -1
     assert LastTime(KNOWN).tell(OPEN, {"e": "1"}, False, "compare 1").last == 109.0
+    kept = msgspec.json.decode(find_file().read_bytes())
+    find_file().write_bytes(msgspec.json.encode(dict(list(kept.items())[1:])))
+    assert LastTime(KNOWN).tell(OPEN, {"e": "1"}, True, "compare 1").last == 9.0, (
+        "the first one was dropped as the oldest"
+    )
     nobody = LastTime(PROBLEM)
     nobody.keep({}, True, "compare 1", 5.0)
     assert nobody.tell(OPEN, {}, True, "compare 1") is OPEN
