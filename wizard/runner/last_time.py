@@ -1,6 +1,6 @@
 """What the steps of a problem took the last time that it was looked into on this machine: a file below the state home.
 
-Nothing that one session knows tells as much: 19 of 22 steps of second sessions on CPU engines came within a factor of two of what
+Nothing that one session knows tells as much: 18 of 22 steps of second sessions on CPU engines came within a factor of two of what
 the same step had taken in the first, where the session itself could tell 5 (docs/estimates.md). It is a cache: what cannot be
 read or written is not known, and no answer rests on it.
 """
@@ -34,7 +34,7 @@ def find_file() -> Path:
 
 
 def name_problem(problem: Problem, fingerprints: Mapping[str, str]) -> str:
-    """A digest of all that decides what is asked, of the model's content and of the engines as they are; "" where the model's
+    """A digest of all that decides what is asked, of the files' content and of the engines as they are; "" where the model's
     content is not known. Where the files lie does not count.
 
     ``fingerprints``: of the step's engines, by spec."""
@@ -43,7 +43,7 @@ def name_problem(problem: Problem, fingerprints: Mapping[str, str]) -> str:
     inputs = tuple(problem.digests.get(path, path) for path in problem.inputs)
     model = problem.digests[problem.model]
     same = msgspec.structs.replace(problem, model=model, inputs=inputs, folder="", digests={})
-    told = msgspec.json.encode([same, fingerprints], order="deterministic")
+    told = msgspec.json.encode([same, sorted(problem.digests.values()), fingerprints], order="deterministic")
     return hashlib.sha256(told).hexdigest()[:24]
 
 

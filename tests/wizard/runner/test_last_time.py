@@ -52,6 +52,9 @@ def test_the_same_problem_is_known_by_its_content() -> None:
         assert name_problem(msgspec.structs.replace(problem, **other), {"e": "1", "r": "2"}) != named, other
     changed = msgspec.structs.replace(problem, digests={"/a/m.onnx": "3", "/a/in.npz": "2"})
     assert name_problem(changed, {"e": "1", "r": "2"}) != named
+    scored = msgspec.structs.replace(problem, score="/s.py", digests={**problem.digests, "/s.py": "3"})
+    edited = msgspec.structs.replace(scored, digests={**problem.digests, "/s.py": "4"})
+    assert name_problem(scored, {}) != name_problem(edited, {})
     assert name_problem(problem, {"e": "another driver", "r": "2"}) != named
     assert name_problem(msgspec.structs.replace(problem, digests={}), {}) == "", "nobody knows what the model holds"
 
