@@ -420,7 +420,8 @@ def _try_casts(ask: Inquiry) -> Sub[str]:
     keep = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
     if ask.ctx.check or not keep or not ask.ctx.can("casts"):
         return ""
-    size = f"the {len(keep)} nodes of the {'case' if len(ask.findings.culprits) == 1 else 'cases'}"
+    nodes = "node" if len(keep) == 1 else f"{len(keep)} nodes"
+    size = f"the {nodes} of the {'case' if len(ask.findings.culprits) == 1 else 'cases'}"
     yield Note(f"casts in the model around {size}")
     m = yield from asked(ask.kept(list_feeds(ask.findings), keep))
     if m.status != "ok":

@@ -289,6 +289,12 @@ def executor(
     return made
 
 
+def _say_instead(*, replaceable: bool) -> str:
+    """What can be done where an engine is not here; the one under test may be another one."""
+    another = "use one that is here (--engine NAME; 'narrowdown engines' lists them), or " if replaceable else ""
+    return f"Or {another}read the journal again without any engine (--dry)."
+
+
 async def _real(
     rec: Recording,
     chosen: list[Decisive],
@@ -314,7 +320,8 @@ async def _real(
             for spec in {str(other), str(reference)}:
                 inspected = await fingerprints.inspect(spec)
                 if inspected.status != "ok":
-                    raise SessionProblem(inspected.message or f"The engine '{spec}' cannot be used here.")
+                    why = inspected.message or f"The engine '{spec}' cannot be used here."
+                    raise SessionProblem(f"{why.rstrip('.')}. {_say_instead(replaceable=spec == str(other))}")
             now = {spec: m.facts for spec, m in fingerprints.inspected.items()}
             compared = _engines(rec, now, other)
             teller.engines(compared)

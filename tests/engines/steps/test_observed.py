@@ -246,6 +246,16 @@ def test_a_hint_is_tried_beside_casts_in_the_model(
     assert (outcome.unseen_ok, outcome.unseen) == ((WANTED, WANTED) if holds else (0, 0))
 
 
+def test_a_case_of_one_node_is_not_the_1_nodes(answers: Any, walk: Any) -> None:
+    case = Case(Candidate(nodes="1"), "real:0", nodes=("n1",), node_ids="1", ops=("Mul",))
+    culprits = (Culprit(case=case, cause="unknown"),)
+    findings = msgspec.structs.replace(answers.READY, signature=LOCKED, sample="real:0", culprits=culprits)
+    capabilities = {"precision-hint": answers.PRESENT, "casts": answers.PRESENT, "keep": answers.ABSENT}
+    context = answers.context(findings, engine="openvino:precision=bf16", capabilities=capabilities)
+    tried = walk("workaround", context, hinted(answers, casts=0.4, hint=0.0)).finish.outcome.tried
+    assert "with the node of the case kept in FP32" in tried
+
+
 def test_an_engine_that_heeds_casts_is_not_asked(answers: Any, walk: Any) -> None:
     capabilities = {"precision-hint": answers.PRESENT, "keep": answers.ABSENT}
     findings = msgspec.structs.replace(answers.READY, signature=LOCKED, sample="real:0")

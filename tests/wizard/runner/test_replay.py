@@ -378,8 +378,13 @@ def test_a_slow_model_has_as_long_as_when_it_was_recorded(confirmed):
 
 
 def test_a_missing_engine_is_a_sentence(confirmed):
-    with pytest.raises(SessionProblem, match="not installed"):
+    with pytest.raises(SessionProblem, match="not installed") as told:
         again(confirmed, missing="reference")
+    assert "--dry" in str(told.value)
+    assert "--engine" not in str(told.value), "the reference stays the recorded one"
+    with pytest.raises(SessionProblem, match=r"not installed here\. Or use one that is here \(--engine NAME") as told:
+        again(confirmed, missing=folders.describe(confirmed).problem.engine)
+    assert "--dry" in str(told.value)
 
 
 def test_a_session_without_measurements_is_a_sentence(tmp_path):
