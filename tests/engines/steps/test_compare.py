@@ -190,6 +190,18 @@ def test_it_looks_again_alone_and_says_what_it_may_have_missed(answers: Any, wal
     assert done.finish.findings.signature is None
 
 
+def test_what_fails_in_a_later_run_is_told_by_that_run(answers: Any, walk: Any) -> None:
+    calm, bad = answers.measured(("real:0", 0.001)), answers.measured(("real:0", 0.9))
+
+    def again(probe: Any) -> Measurement:
+        return msgspec.structs.replace(calm, runs=(bad.results,), varies=True, facts={"runs": probe.runs})
+
+    outcome = walk("compare", answers.context(), oracle(answers, calm, runs=again)).finish.outcome
+    assert (outcome.verdict, outcome.looks, outcome.failures) == ("fails", 20, 1)
+    assert outcome.error == 0.9
+    assert "wrong by 90 % in 1 of 20 runs" in outcome.message
+
+
 @pytest.mark.parametrize(("seconds", "first"), [(4.0, 7), (60.0, 2)])
 def test_a_slow_model_is_not_run_twenty_times_unasked(answers: Any, walk: Any, seconds: float, first: int) -> None:
     def answer(runs: int) -> Any:
