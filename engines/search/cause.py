@@ -51,6 +51,9 @@ CANCELS_OWN = CANCELS / 5
 # A difference lost to rounding alone is off by no more than this many times what its operands were rounded by: one rounding of
 # each operand, one of the result, one for luck (0.1 to 0.43 seen; the one Add that was off for another reason: 15.7).
 ROUNDINGS = 4.0
+# And roundings of its inputs from which on a node that is exact otherwise amplifies them: a sum or product of a few makes no
+# error of two out of one in each. A MatMul came to 0.4, the Sub of magika's LayerNorm_0, which cancels, to 2.3.
+AMPLIFIED = 2
 # Activations do not reach it (the largest that overflowed: 3.3e7, and an exp's 1.3e10, which is no masking operator); the usual
 # mask constants (1e9, the largest float) do. Window: 1e6 to 1e9.
 MASK_MAGNITUDE = 1e8
@@ -273,7 +276,7 @@ def _explain_by_amplifying(
     """Right when fed exactly, wrong when fed what the engine would have stored."""
     exact = suspect.added_exact if suspect is not None else None
     # What rounding its inputs alone does is no amplifying, however exact it is otherwise.
-    rounded = ROUNDINGS * UNIT.get(storage, UNIT["float32"])
+    rounded = AMPLIFIED * UNIT.get(storage, UNIT["float32"])
     if suspect is not None and exact is not None and suspect.added > max(FAULTLESS * exact, rounded):
         said = f"{suspect.name} fed exact inputs is wrong by {_say_error(exact)}"
         said += f", fed inputs rounded to {storage} by {_say_error(suspect.added)}"

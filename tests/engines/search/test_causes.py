@@ -263,7 +263,7 @@ def test_a_small_error_that_becomes_another_code_is_a_jump_and_no_cancellation()
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("added", "name"), [(0.3, "cancellation"), (1.9e-4, "unknown")])
+@pytest.mark.parametrize(("added", "name"), [(0.3, "cancellation"), (1.14e-3, "cancellation"), (1.9e-4, "unknown")])
 def test_what_rounding_its_inputs_does_to_any_node_explains_no_failure(added: float, name: str) -> None:
     """Of a product wrong by 0.0193 % of rounded inputs it was said that it takes the difference of nearly equal values."""
     suspect = Suspect(0, 0, "0", 1.0, 1.0, "/m", added=added, added_exact=0.0)
