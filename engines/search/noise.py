@@ -60,3 +60,17 @@ def move_last_place(ctx: StepContext, findings: Findings, seconds: float) -> Sub
         if all(error <= WITHIN * moved.get(output, 0.0) for output, error in signature.errors.items()):
             return Moved(moved, what, explains=True)
     return Moved(moved, what)
+
+
+def measure_moves(ctx: StepContext, findings: Findings, feed: tuple[str, ...], seconds: float) -> Sub[float]:
+    """How far one unit in the last place moves any output of the reference itself, by the session's metric, whatever fails:
+    of its inputs in ``DRAWS`` draws, and of its weights. 0 where it does not answer."""
+    rule, most = findings.criterion or Criterion(), 0.0
+    for part, draws in (("inputs", DRAWS), ("weights", 1)):
+        yield Note(f"how far does the last place of the {part} move the reference itself?")
+        m = yield from asked(
+            probe_whole(ctx, findings, samples=feed, engine=ctx.reference, nudge=part, runs=draws, timeout=seconds)
+        )
+        if m.status == "ok":
+            most = max([most, *(badness(s, rule) for run in m.each_run for r in run for s in r.outputs)])
+    return most

@@ -53,7 +53,8 @@ class Heard(msgspec.Struct, frozen=True):
 
     ``judge`` is the voice that counts: who confirms it, the first of the two against it, or the one that differs; ``error`` how
     far the reference is from that one. ``other``: the second of the two, ``apart`` what lies between them. ``spread``: the most
-    that lies between any two of the computations. ``lonely``: voices that turned out to be the wrong ones themselves.
+    that lies between any two of the computations. ``lonely``: voices that turned out to be the wrong ones themselves. ``moves``:
+    two agree against it, and rounding moves it this far, which is as much: so ``open``; 0 where that was not so.
     """
 
     standing: Standing = "unheard"
@@ -65,6 +66,7 @@ class Heard(msgspec.Struct, frozen=True):
     lonely: tuple[tuple[str, float], ...] = ()
     why: str = ""  # unheard: what kept each of them
     seconds: float = 0.0  # that the judge takes for this feed
+    moves: float = 0.0
 
 
 class _Voice(msgspec.Struct, frozen=True):

@@ -48,6 +48,12 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
                 f"{judge} alone differs from the reference ({say_distance(heard.error or 0.0, rule)} apart) and nobody else "
                 f"could be asked: it may be the wrong one itself, and was left out. {third}"
             )
+        case "open" if heard.moves:
+            return (
+                f"{judge} and {voices.name_voice(heard.other)} agree against {reference} "
+                f"({say_distance(heard.error or 0.0, rule)} apart), and one unit in the last place moves {reference} by "
+                f"{say_distance(heard.moves, rule)} itself: the output is determined no better than that."
+            )
         case "open":
             other, spread = voices.name_voice(heard.other), say_distance(heard.spread, rule)
             return (

@@ -218,6 +218,18 @@ def test_infinity_is_never_noise(answers: Any, walk: Any) -> None:
     assert not [p for p in done.probes if isinstance(p, Measure) and p.nudge]
 
 
+@pytest.mark.parametrize(("moved", "against"), [(0.577, ""), (0.17, ""), (0.16, F64), (0.0, F64)])
+def test_what_rounding_moves_as_far_convicts_no_reference(answers: Any, walk: Any, moved: float, against: str) -> None:
+    """A detector of ISBNs with an overflow in front: two engines agree on the order of boxes that tie, and it has another."""
+    done = tried(answers, walk, {TRT: HUGE, ORT: 0.5, F64: 0.0, OV: 0.0001}, moved=moved)
+    outcome, replaced = done.finish.outcome, done.finish.findings.replaced
+    assert outcome.verdict == "fails"
+    assert (replaced.to if replaced else "") == against
+    assert ("agree against it" in outcome.message) == bool(against)
+    assert ("the output is determined no better than that" in outcome.message) == (not against)
+    assert "no two of them agree" not in outcome.message
+
+
 def test_a_pass_asks_nothing_of_the_last_place(answers: Any, walk: Any) -> None:
     done = tried(answers, walk, {TRT: 0.001}, moved=0.9)
     assert done.finish.outcome.verdict == "passes"
