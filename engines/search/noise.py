@@ -8,7 +8,7 @@ from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import badness
 from engines.findings import Findings
-from engines.probe import HUGE
+from engines.probe import HUGE, Measurement
 from engines.search.whole import probe_whole
 
 # Draws of the last places: how far a single one moves an output varies by a factor of two or so.
@@ -39,38 +39,45 @@ def move_last_place(ctx: StepContext, findings: Findings, seconds: float) -> Sub
     signature = findings.signature
     if signature is None or signature.kind != "accuracy" or signature.nonfinite or signature.error >= HUGE:
         return Moved()
-    rule = findings.criterion or Criterion()
     feed = (findings.sample or signature.sample,)
     moved: dict[str, float] = {}
     what, took = "", 0.0
     for part, draws in (("inputs", DRAWS), ("weights", 1), ("inputs", STEPPED)):
         if draws == STEPPED and (moved or took * STEPPED > AFFORDED):
             break
-        yield Note(f"how far does the last place of the {part} move the outputs?")
-        m = yield from asked(
-            probe_whole(ctx, findings, samples=feed, engine=ctx.reference, nudge=part, runs=draws, timeout=seconds)
-        )
+        m, reached = yield from _nudge(ctx, findings, feed, part, draws, seconds)
         if m.status != "ok":
             continue
         took = max(took, m.run_seconds / draws)
-        for run in m.each_run:
-            for score in (s for r in run for s in r.outputs if s.name in signature.errors):
-                if (bad := badness(score, rule)) > moved.get(score.name, 0.0):
-                    moved[score.name], what = bad, part
+        for name, bad in reached.items():
+            if name in signature.errors and bad > moved.get(name, 0.0):
+                moved[name], what = bad, part
         if all(error <= WITHIN * moved.get(output, 0.0) for output, error in signature.errors.items()):
             return Moved(moved, what, explains=True)
     return Moved(moved, what)
 
 
-def measure_moves(ctx: StepContext, findings: Findings, feed: tuple[str, ...], seconds: float) -> Sub[float]:
-    """How far one unit in the last place moves any output of the reference itself, by the session's metric, whatever fails:
-    of its inputs in ``DRAWS`` draws, and of its weights. 0 where it does not answer."""
-    rule, most = findings.criterion or Criterion(), 0.0
+def measure_moves(
+    ctx: StepContext, findings: Findings, feed: tuple[str, ...], output: str, seconds: float
+) -> Sub[float]:
+    """How far one unit in the last place moves an output of the reference itself, by the session's metric, whatever fails: of its
+    inputs in ``DRAWS`` draws, and of its weights. 0 where it does not answer."""
+    most = 0.0
     for part, draws in (("inputs", DRAWS), ("weights", 1)):
-        yield Note(f"how far does the last place of the {part} move the reference itself?")
-        m = yield from asked(
-            probe_whole(ctx, findings, samples=feed, engine=ctx.reference, nudge=part, runs=draws, timeout=seconds)
-        )
-        if m.status == "ok":
-            most = max([most, *(badness(s, rule) for run in m.each_run for r in run for s in r.outputs)])
+        _, reached = yield from _nudge(ctx, findings, feed, part, draws, seconds)
+        most = max(most, reached.get(output, 0.0))
     return most
+
+
+def _nudge(
+    ctx: StepContext, findings: Findings, feed: tuple[str, ...], part: str, draws: int, seconds: float
+) -> Sub[tuple[Measurement, dict[str, float]]]:
+    """The reference with the last place of ``part`` moved, and how far each output is at most from what it is without."""
+    yield Note(f"how far does the last place of the {part} move the outputs?")
+    m = yield from asked(
+        probe_whole(ctx, findings, samples=feed, engine=ctx.reference, nudge=part, runs=draws, timeout=seconds)
+    )
+    rule, reached = findings.criterion or Criterion(), dict[str, float]()
+    for score in (s for run in m.each_run for r in run for s in r.outputs if m.status == "ok"):
+        reached[score.name] = max(reached.get(score.name, 0.0), badness(score, rule))
+    return m, reached

@@ -86,7 +86,7 @@ def try_reference(ctx: StepContext, findings: Findings, m: Measurement, bounds: 
     heard = yield from hear_voices(ctx, findings, feed, m.nodes, bounds)
     if heard.standing == "wrong" and heard.error is not None:
         # Of an infinite failure nobody has asked yet. What rounding moves as far, no two that agree decide.
-        moves = yield from measure_moves(ctx, findings, feed, bounds.seconds)
+        moves = yield from measure_moves(ctx, findings, feed, heard.output, bounds.seconds)
         if heard.error <= WITHIN * moves:
             heard = msgspec.structs.replace(heard, standing="open", moves=moves)
     tried = msgspec.structs.replace(tried, heard=heard)

@@ -54,7 +54,8 @@ class Heard(msgspec.Struct, frozen=True):
     ``judge`` is the voice that counts: who confirms it, the first of the two against it, or the one that differs; ``error`` how
     far the reference is from that one. ``other``: the second of the two, ``apart`` what lies between them. ``spread``: the most
     that lies between any two of the computations. ``lonely``: voices that turned out to be the wrong ones themselves. ``moves``:
-    two agree against it, and rounding moves it this far, which is as much: so ``open``; 0 where that was not so.
+    two agree against it, and rounding moves it this far, which is as much: so ``open``; 0 where that was not so. ``output``:
+    where the reference is furthest from the first of the two.
     """
 
     standing: Standing = "unheard"
@@ -67,10 +68,12 @@ class Heard(msgspec.Struct, frozen=True):
     why: str = ""  # unheard: what kept each of them
     seconds: float = 0.0  # that the judge takes for this feed
     moves: float = 0.0
+    output: str = ""
 
 
 class _Voice(msgspec.Struct, frozen=True):
     spec: str
+    output: str  # where that is the most
     error: float  # of the reference, against this voice
     over: float  # the same in units of what is allowed
     seconds: float
@@ -100,7 +103,9 @@ def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nod
             why.append(_say_unable(spec, off.message))
             continue
         _, output, error = worst(off.results, rule)
-        voice = _Voice(spec, error, error / max(limit(rule, output), 1e-300), off.build_seconds + off.run_seconds)
+        voice = _Voice(
+            spec, output, error, error / max(limit(rule, output), 1e-300), off.build_seconds + off.run_seconds
+        )
         if voice.over <= CONFIRMED:
             return Heard(
                 "right", spec, error, seconds=voice.seconds, spread=max([error, *(v.error for v in heard)]),
@@ -142,7 +147,14 @@ def find_odd_one(first: _Voice, second: _Voice, apart: float | None) -> Heard:
     """Who of the three is the odd one out: the reference, one of two voices, or nobody knows."""
     distances = [first.error, second.error, *([] if apart is None else [apart])]
     told = Heard(
-        "open", first.spec, first.error, other=second.spec, apart=apart, spread=max(distances), seconds=first.seconds
+        "open",
+        first.spec,
+        first.error,
+        other=second.spec,
+        apart=apart,
+        spread=max(distances),
+        seconds=first.seconds,
+        output=first.output,
     )
     if apart is None:
         return told

@@ -292,3 +292,25 @@ def test_every_output_that_fails_must_be_noise(answers: Any, walk: Any) -> None:
         return Measurement(results=scores(0.5, 0.5) if probe.engine == TRT else scores(0.0, 0.0))
 
     assert walk("compare", answers.context(engine=TRT), answer).finish.outcome.verdict == "fails"
+
+
+@pytest.mark.parametrize(("y", "z", "replaced"), [(0.001, 0.5, True), (0.5, 0.001, False)])
+def test_rounding_of_another_output_excuses_no_reference(
+    answers: Any, walk: Any, y: float, z: float, replaced: bool
+) -> None:
+    """The reference is wrong at y, where two agree against it; ``y`` and ``z`` are what the last place moves."""
+    places = {TRT: HUGE, ORT: 0.5}
+
+    def answer(probe: Any) -> Measurement:
+        opened = answers.opening(probe)
+        if opened is not None:
+            return opened
+        engine, reference = (places.get(s, 0.0) for s in (probe.engine, probe.reference))
+        off = HUGE if HUGE in (engine, reference) and engine != reference else abs(engine - reference)
+        first, second = (y, z) if probe.nudge else (off, 0.0)
+        return Measurement(
+            results=(SampleResult("real:0", (Score("y", rel_l2=first), Score("z", rel_l2=second))),), run_seconds=0.01
+        )
+
+    findings = walk("compare", answers.context(engine=TRT), answer).finish.findings
+    assert (findings.replaced is not None) == replaced
