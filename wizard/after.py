@@ -9,7 +9,8 @@ import msgspec
 from wizard.exits import BAD_USAGE, NOT_REPRODUCED, Refusal
 from wizard.flow import terms
 from wizard.flow.load import load
-from wizard.given import digest_score
+from wizard.given import digest_score, require_engines
+from wizard.schedulers import LOCAL
 from wizard.session import folder as folders
 from wizard.session.editing import edit
 from wizard.session.events import FindingsTaken
@@ -20,16 +21,23 @@ FLOW: Final = "after"
 
 
 def begin_after(
-    source: Path, score: str = "", *, step: str = "", params: Mapping[str, str] | None = None
+    source: Path,
+    score: str = "",
+    *,
+    step: str = "",
+    params: Mapping[str, str] | None = None,
+    executor: str = LOCAL,
 ) -> tuple[Path, int]:
     """A new session that goes on from the ended one in ``source``, and how many of its measurements it took over. ``score``: what
     says how good outputs are (``wizard.given.score``), in place of what that session has. ``step``: one step alone, with these
-    ``params``, in place of the flow. Raises Refusal, SessionProblem, FlowProblem, ``OSError``."""
+    ``params``, in place of the flow. ``executor``: where it will be measured. Raises Refusal, which leaves nothing behind, also
+    where an engine of it is not installed there; SessionProblem, FlowProblem, ``OSError``."""
     problem, state = folders.describe(source).problem, folders.load(source)
     name = folders.name_for_command(source)
     if why := why_nothing_follows(state, problem):
         to_do = "" if state.end else f" 'narrowdown resume {name}' goes on with it."
         raise Refusal(BAD_USAGE if not state.end or problem.check else NOT_REPRODUCED, f"{name}: {why}{to_do}")
+    require_engines(problem, executor, said=f"{name}: ")
     if score:
         problem = msgspec.structs.replace(problem, score=score, digests={**problem.digests, **digest_score(score)})
     if step:

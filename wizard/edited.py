@@ -13,6 +13,7 @@ from wizard.flow import terms
 from wizard.flow.load import load
 from wizard.given import problem_from
 from wizard.problem import Problem
+from wizard.schedulers import LOCAL
 from wizard.session import folder as folders
 from wizard.session.editing import edit
 from wizard.words import listing
@@ -45,12 +46,13 @@ OPTIONS: Final[Mapping[str, Any]] = {
 _STARTED: Final = frozenset({"engine", "reference", "inputs", "postprocess", "check"})
 
 
-def change_problem(base: Problem, given: Mapping[str, Any]) -> Problem:
+def change_problem(base: Problem, given: Mapping[str, Any], executor: str = LOCAL) -> Problem:
     """``base`` with the options in ``given``, as the command line parses them, in place of its own; a ``model`` likewise. Files
-    are digested anew. Raises Refusal as ``problem_from`` does, for what was recorded too: a file may be gone since."""
+    are digested anew. ``executor``: where it will be measured. Raises Refusal as ``problem_from`` does, for what was recorded
+    too: a file may be gone since."""
     _refuse_gone(base, given)
-    here = {"flow": OPTIONS["flow"]}  # a flow of one's own is kept in the session: its file may be gone
-    told = problem_from(argparse.Namespace(**{**tell_options(base), **here, **given}))
+    own = {"flow": OPTIONS["flow"]}  # a flow of one's own is kept in the session: its file may be gone
+    told = problem_from(argparse.Namespace(**{**tell_options(base), **own, **given, "executor": executor}))
     kept = {name: getattr(base, name) for name in OPTIONS if name not in given}
     folder = told.folder if _STARTED & given.keys() or not base.folder else base.folder
     return msgspec.structs.replace(told, **kept, folder=folder)

@@ -26,6 +26,7 @@ from engines.workers import gpus
 from wizard import config
 from wizard.exits import BadUsage, Missing
 from wizard.problem import Problem
+from wizard.schedulers import LOCAL
 from wizard.session.folder import DESCRIPTION
 
 Value = TypeVar("Value")
@@ -66,8 +67,11 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
     scored = score(arguments.score) if arguments.score else ""
     if scored:
         digests |= digest_score(scored)
-    engine = asked_engine(arguments.engine)
-    reference = engine_spec(arguments.reference, "--reference") if arguments.reference else defaults.reference
+    here = getattr(arguments, "executor", LOCAL) == LOCAL
+    engine = asked_engine(arguments.engine, here=here)
+    reference = (
+        engine_spec(arguments.reference, "--reference", here=here) if arguments.reference else defaults.reference
+    )
     _refuse_foreign(model, engine, reference, check)
     started = options.commands(engine) + options.commands(reference)
     for spec in (parse(engine), parse(reference)):
@@ -255,12 +259,15 @@ def changed_since(problem: Problem, began: float) -> tuple[str, ...]:
     return tuple(changed)
 
 
-def asked_engine(text: str | None) -> str:
-    """The spec of ``--engine``, else of the user's settings, else what is usual on this machine. Raises Refusal."""
+def asked_engine(text: str | None, *, here: bool = True) -> str:
+    """The spec of ``--engine``, else of the user's settings, else what is usual on this machine. ``here``: as in ``engine_spec``.
+    Raises Refusal."""
     if text:
-        return engine_under_test(text)
+        return engine_under_test(text, here=here)
     settings = config.load()
-    return engine_under_test(settings.engine, f"{settings.path}: engine") if settings.engine else usual_engine()[0]
+    if settings.engine:
+        return engine_under_test(settings.engine, f"{settings.path}: engine", here=here)
+    return usual_engine()[0]
 
 
 def usual_engine() -> tuple[str, str]:
@@ -290,9 +297,10 @@ def say_usual(arguments: argparse.Namespace) -> str:
     return f"{named} --engine NAME names another; 'narrowdown engines' lists them."
 
 
-def engine_under_test(text: str, option: str = "--engine") -> str:
-    """The spec of ``option``, with what its declaration says of an engine under test unless told otherwise. Raises Refusal."""
-    spec = parse(engine_spec(text, option))
+def engine_under_test(text: str, option: str = "--engine", *, here: bool = True) -> str:
+    """The spec of ``option``, with what its declaration says of an engine under test unless told otherwise. ``here``: as in
+    ``engine_spec``. Raises Refusal."""
+    spec = parse(engine_spec(text, option, here=here))
     if options.declared_as(spec.name).recorded:
         raise BadUsage(
             f"{option}: {spec.name} computes nothing; it is a reference: --reference {text}, with an engine here."
@@ -303,8 +311,9 @@ def engine_under_test(text: str, option: str = "--engine") -> str:
     return str(spec)
 
 
-def engine_spec(text: str, option: str) -> str:
-    """The canonical spec. Raises Refusal: exit 2 for an unknown name, key or value, exit 4 where the engine is not installed."""
+def engine_spec(text: str, option: str, *, here: bool = True) -> str:
+    """The canonical spec. ``here`` False: the hosts of a cluster run it, and each of them says whether it has it. Raises Refusal:
+    exit 2 for an unknown name, key or value, exit 4 where the engine is not installed."""
     try:
         spec = options.check(text)
     except options.BrokenEngine as problem:
@@ -312,8 +321,8 @@ def engine_spec(text: str, option: str) -> str:
     except ValueError as problem:
         raise BadUsage(f"{option}: {problem}") from None
     declared = options.declared_as(spec.name)
-    if not installed.importable(declared.package):
-        raise Missing(f"{option}: {spec.name} is not installed here; {installed.command(declared.install)} brings it.")
+    if here and (absent := _say_absent(spec.name)):
+        raise Missing(f"{option}: {absent}")
     for name in spec_files(spec):
         path = Path(spec.get(name)).expanduser()
         refuse_strange(path, f"{option}: ")
@@ -364,6 +373,26 @@ def recorded_files(path: Path, option: str) -> list[Path]:
         kinds = ", ".join(golden_files.KINDS)
         raise BadUsage(f"{option}: '{wrong.name}' is no file of outputs that can be read; give one of {kinds}.")
     return [file.resolve() for file in found]
+
+
+def require_engines(problem: Problem, executor: str = LOCAL, said: str = "") -> None:
+    """Ask, before anything is made, whether what the PROBLEM would be measured with is installed where ``executor`` runs it; the
+    hosts of a cluster say so themselves. ``said``: what the sentence begins with. Raises Refusal (exit 4)."""
+    for text in (problem.engine, problem.reference) if executor == LOCAL and not problem.check else ():
+        try:
+            absent = _say_absent(parse(text).name)
+        except ValueError as unknown:
+            absent = str(unknown)
+        if absent:
+            raise Missing(f"{said}{absent}")
+
+
+def _say_absent(name: str) -> str:
+    """That the package of an engine is not on this machine, and what brings it; "" where it is. Raises ``ValueError``."""
+    declared = options.declared_as(name)
+    if installed.importable(declared.package):
+        return ""
+    return f"{name} is not installed here; {installed.command(declared.install)} brings it."
 
 
 def spec_files(spec: EngineSpec) -> list[str]:

@@ -175,3 +175,30 @@ def test_nothing_follows_what_has_not_ended_or_not_failed(tmp_path: Path, monkey
     with pytest.raises(Refusal, match="No failure was found") as refused:
         begin_after(place)
     assert refused.value.code == 10
+
+
+def test_it_makes_nothing_where_the_engine_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks first; hosts of a cluster are asked by the session itself."""
+    from engines import installed
+    from wizard import after
+    from wizard.exits import Refusal
+    from wizard.flow.load import load
+    from wizard.problem import Problem
+
+    monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(installed, "importable", lambda package: package not in ("tensorrt", "openvino"))
+    monkeypatch.setattr(after, "why_nothing_follows", lambda state, problem: "")
+    text = load("accuracy").text
+    for engine, reference, missing in (
+        ("tensorrt:precision=fp16", "onnxruntime", "tensorrt is not installed here; .* -m pip install tensorrt"),
+        ("onnxruntime:optimization=all", "openvino", "openvino is not installed here; .* -m pip install openvino"),
+        ("of-somebody", "onnxruntime", "There is no engine 'of-somebody'"),
+    ):
+        place = folders.create(Problem(model="/m.onnx", engine=engine, reference=reference), text)
+        before = sorted(folders.home().iterdir())
+        with pytest.raises(Refusal, match=f"{place.name}: {missing}") as refused:
+            begin_after(place)
+        assert refused.value.code == 4
+        assert sorted(folders.home().iterdir()) == before
+        made, _ = begin_after(place, executor="tcp://host:8786")
+        assert sorted(folders.home().iterdir()) == sorted([*before, made])

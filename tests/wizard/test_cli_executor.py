@@ -2,10 +2,15 @@
 
 import pytest
 
+from engines import installed
 from wizard import schedulers
 from wizard.cli import run
 from wizard.cli.arguments import parse
+from wizard.demo import MODELS
+from wizard.edited import change_problem
 from wizard.exits import BAD_USAGE, MISSING, Refusal
+from wizard.given import problem_from
+from wizard.tui import checks
 
 
 @pytest.mark.parametrize("word", ["local", "tcp://host:8786", "tls://10.0.0.1:8786/", "ucx://host:1"])
@@ -40,3 +45,39 @@ def test_figures_need_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "find_spec", lambda name: None)
     with pytest.raises(Refusal, match="-m pip install prometheus-client"):
         run.metered(shown, "file.prom", "k7f3")
+
+
+CLUSTER = "tcp://host:8786"
+MODEL = MODELS / "shapes_cnn.onnx"
+
+
+@pytest.fixture
+def no_tensorrt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "importable", lambda package: package != "tensorrt")
+
+
+@pytest.mark.usefixtures("no_tensorrt")
+def test_an_engine_that_only_the_hosts_have() -> None:
+    """Each host says whether it has it; the machine of the session need not."""
+    words = ["run", str(MODEL), "--engine", "tensorrt:precision=fp16", "--reference", "tensorrt:precision=fp32"]
+    with pytest.raises(Refusal, match=r"tensorrt is not installed here; .* brings it") as refused:
+        problem_from(parse(words))
+    assert refused.value.code == MISSING
+    problem = problem_from(parse([*words, "--executor", CLUSTER]))
+    assert problem.engine.startswith("tensorrt:")
+    with pytest.raises(Refusal, match="tensorrt is not installed here"):
+        change_problem(problem, {"seed": 7})
+    assert change_problem(problem, {"seed": 7}, CLUSTER).seed == 7
+
+
+@pytest.mark.usefixtures("no_tensorrt")
+def test_the_form_of_a_new_session_knows_that() -> None:
+    for field in ("engine", "reference"):
+        assert "tensorrt is not installed here" in checks.problem_with(field, "tensorrt")
+        assert "tensorrt is not installed here" in checks.problem_with(field, "tensorrt", "local")
+        assert checks.problem_with(field, "tensorrt", CLUSTER) == ""
+    typed = {**dict.fromkeys(checks.FIELDS, ""), "model": str(MODEL), "engine": "tensorrt"}
+    with pytest.raises(Refusal, match="tensorrt is not installed here"):
+        checks.build(typed)
+    pytest.importorskip("distributed", reason="a cluster needs Dask distributed")
+    assert checks.build({**typed, "executor": CLUSTER}).engine.startswith("tensorrt")

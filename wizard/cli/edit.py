@@ -26,7 +26,7 @@ def edit(arguments: argparse.Namespace) -> int:
     trust.admit(
         base, arguments.yes_run_scripts
     )  # what the session would run, before anything of it becomes the user's own
-    problem = change_problem(base, given)
+    problem = change_problem(base, given, run.executor(arguments))
     if problem.check and not arguments.pass_env:
         arguments.pass_env = list(handed.remembered(source, base) or ())
     alike = not (problem.check and handed.differ(source, base, arguments.pass_env))

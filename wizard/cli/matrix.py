@@ -23,6 +23,7 @@ from wizard.cli.flow import write
 from wizard.exits import DIFFERS, FOUND, NEEDS_PERSON, UNRESOLVED
 from wizard.given import engine_under_test
 from wizard.ladder.environments import interpreter
+from wizard.schedulers import LOCAL
 from wizard.session import folder as folders
 from wizard.words import visible
 
@@ -42,10 +43,11 @@ def matrix(arguments: argparse.Namespace) -> int:
     """Replay every session by every engine and interpreter; a table on stdout, and the files that were asked for. Exit 0 where
     every cell is as expected, 3 where one waits for consent, 5 where one is not as expected, else 6 where one cannot be told."""
     places = [folders.find(name) for name in arguments.sessions]
+    here = arguments.executor == LOCAL and not arguments.python
     for place, engine in itertools.product(
         places, arguments.engine or [""]
     ):  # before any cell is begun, which asks again
-        named = engine_under_test(engine) if engine else ""
+        named = engine_under_test(engine, here=here) if engine else ""
         trust.admit(folders.describe(place).problem, arguments.yes_run_scripts, named)
     pythons = [interpreter(name).words[0] for name in arguments.python] or [sys.executable]
     columns = list(itertools.product(arguments.engine or [""], pythons))

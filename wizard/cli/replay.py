@@ -33,8 +33,8 @@ def replay(arguments: argparse.Namespace) -> int:
         raise BadUsage("--dry runs no engine, so it goes with none of --engine, --search and --executor.")
     if arguments.search and arguments.expect != "same":
         raise BadUsage("--search compares routes, which are the same or not: leave --expect out.")
-    engine = engine_under_test(asked) if asked else ""
     where = executor(arguments)
+    engine = engine_under_test(asked, here=where == LOCAL) if asked else ""
     teller = _Noting() if arguments.json else _Printing()
     if arguments.dry:
         found = replays.dry(place, keep_going=arguments.keep_going)

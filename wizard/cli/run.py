@@ -70,7 +70,7 @@ def follow(source: Path, arguments: argparse.Namespace, score: str, *, person: b
     """Go on from an ended session with what follows a failing case, in a new one. ``script``: a file of answers."""
     from wizard.after import begin_after
 
-    place, known = begin_after(source, score)
+    place, known = begin_after(source, score, executor=executor(arguments))
     flow = flow_of(place)
     said = f"{folders.name_for_command(place)} goes on from {folders.name_for_command(source)}"
     print(

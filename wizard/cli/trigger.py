@@ -38,7 +38,7 @@ def trigger(arguments: argparse.Namespace) -> int:
     handed.refuse(base, arguments.pass_env, run.executor(arguments))
     if arguments.detach:
         raise BadUsage("This cannot be detached; stopped, 'narrowdown resume' goes on with it.")
-    place, _ = begin_after(source, step=STEP, params=params)
+    place, _ = begin_after(source, step=STEP, params=params, executor=run.executor(arguments))
     ours: dict[str, Any] = {"name": STEP, "artifacts": [], "expect": None}
     return follow(argparse.Namespace(**{**vars(arguments), **ours}), place, folders.describe(place).problem)
 

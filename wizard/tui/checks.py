@@ -40,6 +40,16 @@ def model(text: str) -> str:
     return str(words.model_file(as_path(text)))
 
 
+def engine(text: str, *, here: bool = True) -> str:
+    """The spec; empty takes what is usual. ``here`` False: the hosts of a cluster have it. Raises Refusal."""
+    return words.asked_engine(text.strip(), here=here)
+
+
+def reference(text: str, *, here: bool = True) -> str:
+    """Likewise of the reference."""
+    return words.engine_spec(text.strip(), "--reference", here=here) if text.strip() else Problem(model="").reference
+
+
 def flow(text: str) -> str:
     """The name of a shipped flow, or a file's absolute path; empty takes the default. Raises Refusal with what is wrong in the
     file and where, one fault a line."""
@@ -155,10 +165,8 @@ OF_THE_RUN: Mapping[str, str] = {
 # What each field's text comes to, as the command line would have parsed it; an empty one takes the default. All raise Refusal.
 FIELDS: Mapping[str, Callable[[str], object]] = {
     "model": model,
-    "engine": lambda text: words.asked_engine(text.strip()),
-    "reference": lambda text: (
-        words.engine_spec(text.strip(), "--reference") if text.strip() else Problem(model="").reference
-    ),
+    "engine": engine,
+    "reference": reference,
     "inputs": lambda text: tuple(words.input_source(as_path(part)) for part in _parts(text)),
     "tolerance": lambda text: words.bounds("--tolerance", _parts(text)),
     "flow": flow,
@@ -185,10 +193,22 @@ FIELDS: Mapping[str, Callable[[str], object]] = {
 }
 
 
-def problem_with(field: str, text: str) -> str:
-    """The sentence to show beside a field; "" when it is fine."""
+# The fields that name what may be installed on the hosts of a cluster alone.
+_ELSEWHERE: Mapping[str, Callable[[str], object]] = {
+    "engine": lambda text: engine(text, here=False),
+    "reference": lambda text: reference(text, here=False),
+}
+
+
+def _readers(where: str) -> Mapping[str, Callable[[str], object]]:
+    """What reads each field where this was typed for where the session runs."""
+    return FIELDS if where.strip() in ("", LOCAL) else {**FIELDS, **_ELSEWHERE}
+
+
+def problem_with(field: str, text: str, where: str = "") -> str:
+    """The sentence to show beside a field; "" when it is fine. ``where``: what stands in the field ``executor``."""
     try:
-        FIELDS[field](text)
+        _readers(where)[field](text)
     except Refusal as refusal:
         return str(refusal)
     except OSError as error:
@@ -200,11 +220,12 @@ def build(answers: Mapping[str, str], base: Problem | None = None) -> Problem:
     """The PROBLEM of what was typed into each field, by its name, with files digested; ``base`` keeps what Setup does not ask.
     Raises Refusal, ``OSError``."""
     path = model(answers["model"])
-    given: dict[str, Any] = {name: FIELDS[name](answers[name]) for name in FIELDS if name not in OF_THE_RUN}
+    where = answers["executor"]
+    given: dict[str, Any] = {n: read(answers[n]) for n, read in _readers(where).items() if n not in OF_THE_RUN}
     given["tolerance"] = _parts(answers["tolerance"])
     before = base or Problem(model=path)
     typed = {name: value for name, value in given.items() if answers[name] != show_field(before, name)}
-    return change_problem(before, {**typed, "model": path})
+    return change_problem(before, {**typed, "model": path}, executor(where))
 
 
 def running(answers: Mapping[str, str], base: Options) -> Options:

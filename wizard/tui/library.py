@@ -108,8 +108,10 @@ class Sessions:
         """A new session's folder, which goes on from the ended session in ``folder`` with what follows a failing case. Refused as
         ``edit`` is, and where nothing follows."""
         trust.admit(folders.describe(folder).problem, self._yes)
-        made, _ = begin_after(folder)
+        running = self.running(folder)
+        made, _ = begin_after(folder, executor=running.executor)
         trust.agree(folders.describe(made).problem)
+        self._running[made] = running
         return made
 
     def demos(self) -> Mapping[str, str]:

@@ -198,8 +198,8 @@ class SetupScreen(Hosted):
     @work(group="check", exit_on_error=False)
     async def _check(self, name: str) -> None:
         """Check one field off the loop: a path may lie on a slow disk."""
-        text = self.query_one(f"#{name}", Input).value
-        said = await asyncio.to_thread(checks.problem_with, name, text)
+        text, where = (self.query_one(f"#{field}", Input).value for field in (name, "executor"))
+        said = await asyncio.to_thread(checks.problem_with, name, text, where)
         if self.query_one(f"#{name}", Input).value == text:
             self._say(name, said)
 
@@ -233,7 +233,10 @@ class SetupScreen(Hosted):
         """Check all fields, then create the session and open it."""
         fields = (*ROWS, *ADVANCED)
         answers = {field.name: self.query_one(f"#{field.name}", Input).value for field in fields}
-        problems = {name: await asyncio.to_thread(checks.problem_with, name, text) for name, text in answers.items()}
+        where = answers["executor"]
+        problems = {
+            name: await asyncio.to_thread(checks.problem_with, name, text, where) for name, text in answers.items()
+        }
         for name, problem in problems.items():
             self._say(name, problem)
         wrong = next((name for name, problem in problems.items() if problem), "")
