@@ -38,15 +38,20 @@ def opened(path: Path | str, most: int = LARGEST, *, links: bool = True) -> Bina
     Raises ``Unfit``, at once, for what is no regular file or larger; ``OSError``.
     """
     _fit(path, Path(path).stat(follow_symlinks=links), most)  # a device may do something when it is opened
-    # Without waiting: what was a file a moment ago may be a pipe by now.
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | (0 if links else os.O_NOFOLLOW)
-    descriptor = os.open(path, flags)
-    try:
-        _fit(path, os.fstat(descriptor), most)
-        return os.fdopen(descriptor, "rb", _BUFFER)
-    except BaseException:
-        os.close(descriptor)
-        raise
+
+    def open_fit(name: str, flags: int) -> int:
+        # Without waiting: what was a file a moment ago may be a pipe by now.
+        descriptor = os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY | (0 if links else os.O_NOFOLLOW))
+        try:
+            _fit(path, os.fstat(descriptor), most)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    # By an opener, so that the descriptor has one owner at a time. A Ctrl-C between two owners had it closed twice, and the
+    # error of the second closing took the place of the Ctrl-C.
+    return open(path, "rb", _BUFFER, opener=open_fit)
 
 
 def read(path: Path | str, most: int = TEXT, *, links: bool = True) -> bytes:
