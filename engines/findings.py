@@ -79,6 +79,7 @@ class Unseen(msgspec.Struct, frozen=True, omit_defaults=True):
     undetermined: int = 0
     joined: int = 0
     error: float = 0.0  # the worst
+    slight: int = 0  # not counted: off on nearly nothing only
 
 
 class Point(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -122,6 +123,7 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     # What to mind, one sentence: what casts in the model do where the engine is free to ignore them; what cannot be seen here.
     tried: str = ""
     unseen: Unseen | None = None  # None: not tried on others (an earlier version)
+    slight: int = 0  # given samples that are not counted: off on nearly nothing only
     outside: tuple[str, ...] = ()  # of ``keep_names`` those that lie beyond what is accused
     accused_ok: int = -1  # given samples that are right with what is accused in FP32 and nothing else; -1: not asked
     accused_n: int = 0  # of so many

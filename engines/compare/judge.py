@@ -20,7 +20,7 @@ under every metric.
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -121,10 +121,25 @@ def exceed(results: Iterable[SampleResult], criterion: Criterion) -> bool:
     return any(over(s, criterion) for r in results for s in r.outputs)
 
 
-def list_slight(results: Iterable[SampleResult], criterion: Criterion) -> frozenset[str]:
+def find_largest(results: Iterable[SampleResult]) -> dict[str, float]:
+    """The largest value that each output has on any sample, of the given ones where there are any."""
+    results = tuple(results)
+    given = [r for r in results if r.sample.startswith("real:")]
+    most: dict[str, float] = {}
+    for score in (s for r in given or results for s in r.outputs):
+        most[score.name] = max(most.get(score.name, 0.0), score.absmax)
+    return most
+
+
+def list_slight(
+    results: Iterable[SampleResult],
+    criterion: Criterion,
+    largest: Mapping[str, float] | None = None,
+    strict: Criterion | None = None,
+) -> frozenset[str]:
     """The samples that fail on nearly nothing: what fails of them is off by no more than the tolerance of the precision allows of
-    the largest value that this output has on any sample (of the given ones, where there are any), and is itself within that,
-    or one number that is ``SLIGHT`` times smaller.
+    the largest value that this output has on any sample (``find_largest``, or what is given as ``largest``), and is itself
+    within that, or one number that is ``SLIGHT`` times smaller. ``strict``: what they fail by, where that is another rule.
 
     A score near zero is left of a difference of larger values; a share of it says nothing of those. Among other numbers it would
     be carried by these. Only by rel_l2 with the tolerance that nobody chose: who says what a value may be off by means each one.
@@ -132,20 +147,19 @@ def list_slight(results: Iterable[SampleResult], criterion: Criterion) -> frozen
     if criterion.metric != "rel_l2":
         return frozenset()
     results = tuple(results)
-    given = [r for r in results if r.sample.startswith("real:")]
-    most: dict[str, float] = {}
-    for score in (s for r in given or results for s in r.outputs):
-        most[score.name] = max(most.get(score.name, 0.0), score.absmax)
+    most = find_largest(results) if largest is None else largest
 
     def slight(score: Score) -> bool:
-        allowed, largest = limit(criterion, score.name), most.get(score.name, 0.0)
+        allowed, highest = limit(criterion, score.name), most.get(score.name, 0.0)
         usual = TOLERANCE_BY_PRECISION.get(criterion.precision) == allowed
-        within = allowed * largest
-        small = max(within, largest / SLIGHT if math.prod(score.shape) == 1 else 0.0)
+        within = allowed * highest
+        small = max(within, highest / SLIGHT if math.prod(score.shape) == 1 else 0.0)
         sound = usual and not score.exact and badness(score, criterion) < HUGE
-        return sound and largest > 0 and score.max_abs <= within and score.absmax <= small
+        return sound and highest > 0 and score.max_abs <= within and score.absmax <= small
 
-    failing = {r.sample: [s for s in r.outputs if over(s, criterion)] for r in results}
+    failing: dict[str, list[Score]] = {}
+    for r in results:  # of several runs: in each of them
+        failing.setdefault(r.sample, []).extend(s for s in r.outputs if over(s, strict or criterion))
     return frozenset(sample for sample, scores in failing.items() if scores and all(map(slight, scores)))
 
 

@@ -7,13 +7,13 @@ then another culprit is to be looked for, in what is left."""
 import msgspec
 
 from engines.asking import Note, Sub, asked
-from engines.compare.judge import by_sample, worst
+from engines.compare.judge import by_sample, list_slight, worst
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import HUGE
 from engines.search.cured import measure_cured
 from engines.search.inquiry import Inquiry
-from engines.search.unseen import list_failing
+from engines.search.unseen import list_failing, restrict
 from engines.search.whole import list_feeds
 
 
@@ -39,8 +39,11 @@ def look_beyond(ask: Inquiry, most: int) -> Sub[Left]:
     m = yield from asked(ask.kept(list_feeds(findings), accused))
     if m.status != "ok":
         return Left(findings)
-    n, failing = len(by_sample(m)), list_failing(m, ask.criterion)
-    error = worst([r for run in m.each_run for r in run], ask.criterion)[2]
+    # Nobody can call these right or wrong, so nothing else is looked for because of them.
+    slight = list_slight((r for run in m.each_run for r in run), ask.criterion)
+    counted = restrict(m, set(by_sample(m)) - slight)
+    n, failing = len(by_sample(counted)), list_failing(counted, ask.criterion)
+    error = worst([r for run in counted.each_run for r in run], ask.criterion)[2]
     left = Left(findings, False, n - len(failing), n, error if error < HUGE else None)
     if not failing:
         return left

@@ -232,7 +232,7 @@ class Fewest(KeptSets):
         ask, question = self.ask, self.elsewhere(keep)
         tried: Tried = yield from try_unseen(ask, question, given, held - self.seen, plain, batch, joined)
         earlier, self.batches = self.batches, (*self.batches, tried)
-        return (yield from try_earlier(ask, question, earlier, tried))
+        return (yield from try_earlier(ask, question, earlier, tried, plain))
 
     def smallest(self, tries: Sequence[NodeSet], seeds: NodeSet, known: NodeSet) -> Sub[NodeSet]:
         """The smallest set found that passes on all that is seen: seeds (the culprits, up to where their values fit again;
@@ -261,7 +261,7 @@ class Fewest(KeptSets):
             # A set that passes everywhere is kept; one with the margin everywhere ends the search.
             tighter = holds and holding is not None
             holding = smallest if holds else holding
-            if judge_whole(self.judged(final), self.aim).passed or tighter or self.spent >= params.budget:
+            if judge_whole(self.judged(final, self.aim), self.aim).passed or tighter or self.spent >= params.budget:
                 break
             # A sample that this set does not cure joins the search; the worst first, a few at a time.
             failing = self.list_failing(final, self.aim)[:JOINING]
@@ -443,7 +443,7 @@ class Fewest(KeptSets):
             m: Measurement = yield from self.measure(keep, part)
             if m.status != "ok" or m.assumed:
                 return MOST
-            rows = [r for run in self.judged(m).each_run for r in run]
+            rows = [r for run in self.judged(m, rule).each_run for r in run]
             most = max(most, *(use_up(s, rule) for r in rows for s in r.outputs), 0.0)
             self.note_failing(map(self.fed, list_failing(restrict(m, {r.sample for r in rows}), rule)))
             if most >= MOST:
@@ -520,6 +520,7 @@ class Fewest(KeptSets):
         return Kept(
             outcome, keep, error, minimal, self.spent, good, len(seen), dict(m.artifacts), reason, became, unseen,
             tuple(p for _, p in curve), knee, foretold=self.count_foretold(keep) if minimal else 0,
+            slight=self.list_slight(m),
         )  # fmt: skip
 
     def count_right(self, keep: NodeSet) -> int:

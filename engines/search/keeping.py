@@ -24,7 +24,7 @@ from engines.search.polish import polish_best
 from engines.search.ranking import Ranked, list_prefixes, rank_layers
 from engines.search.remedy import list_cured
 from engines.search.starts import list_hardest
-from engines.search.unseen import count_plain, set_apart
+from engines.search.unseen import count_plain, find_scale, restrict, set_apart
 from engines.search.whole import list_feeds
 from engines.search.written import Sides, WrittenOut, write_out
 from engines.spec import unquantized
@@ -46,7 +46,10 @@ def keep_higher(
     runs = max(LOOKS, ask.findings.looks)
     m = yield from asked(ask.kept(list_feeds(ask.findings), kept.keep, runs=runs, exclusive=True))
     # What the set is known not to cure, it need not cure here.
-    failures = count_failed_runs(m, ask.criterion) if m.status == "ok" and kept.samples_ok == kept.samples_n else 0
+    counted = restrict(m, set(by_sample(m)) - kept.slight)
+    failures = (
+        count_failed_runs(counted, ask.criterion) if m.status == "ok" and kept.samples_ok == kept.samples_n else 0
+    )
     if not failures:
         return kept
     yield Note(f"wrong in {failures} of {runs} runs: the search is done with more runs a verdict")
@@ -92,6 +95,7 @@ def _search(
         seeds = tuple(sorted({n for p in places for n in p.keep})) or seeds
     held = set_apart(ask.findings, by_sample(plain))
     search.seen = frozenset(by_sample(plain)) - held
+    search.scale = find_scale(plain, ask.criterion)
     search.together = not search.steady and plain.run_seconds <= TOGETHER * sound.build_seconds
     search.hold_to(sound)
     search.working = list_hardest(ask.findings)
@@ -123,6 +127,6 @@ def _search(
     curve = yield from draw_curve(search, best.keep, everything, search.list_telling(), search.aim)
     kept = search.result("found", best.keep, final, minimal=minimal, unseen=unseen, curve=curve)
     missed = kept.samples_n - kept.samples_ok + unseen.n - unseen.ok - best.tried.lost
-    sides = Sides(best.seen, best.tried.near, best.tried.loose)
+    sides = Sides(best.seen, best.tried.near, best.tried.loose | kept.slight)
     written: WrittenOut = yield from write_out(ask, best.keep, sides, missed)
     return msgspec.structs.replace(kept, written=written, files=written.files or kept.files)

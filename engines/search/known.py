@@ -118,9 +118,20 @@ def _made_on(cure: Workaround, *, real: bool) -> Fact:
     what = f"{cure.samples_n} {'sample' if cure.samples_n == 1 else 'samples'}"
     joined = cure.unseen.joined if cure.unseen else 0
     more = f", {joined} of them taken in as an earlier set was wrong there" if joined else ""
+    few = f" {_say_slight(cure.slight).text}" if cure.slight else ""
     if not real:
-        return Fact(f"It was made on {what} of made-up inputs{more}; real ones were not given.", firm=False)
-    return Fact(f"It was made on {what}{more}: right on {cure.samples_ok}.", firm=cure.samples_ok == cure.samples_n)
+        return Fact(f"It was made on {what} of made-up inputs{more}; real ones were not given.{few}", firm=False)
+    return Fact(
+        f"It was made on {what}{more}: right on {cure.samples_ok}.{few}", firm=cure.samples_ok == cure.samples_n
+    )
+
+
+def _say_slight(many: int) -> Fact:
+    """Of samples that are neither right nor wrong, as they fail on nearly nothing only."""
+    return Fact(
+        f"{many} more {'is' if many == 1 else 'are'} not counted: only values that are nearly nothing, beside those of other "
+        "samples, are wrong there."
+    )
 
 
 def _tried_on(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
@@ -143,6 +154,8 @@ def _tried_on(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
         said.append(
             Fact(f"{loose} more {'is' if loose == 1 else 'are'} not counted: rounding of the inputs moves them as far.")
         )
+    if unseen.slight:
+        said.append(_say_slight(unseen.slight))
     if not unseen.plain:
         said.append(Fact("Not one of these fails without it, so they say little of it.", firm=False))
     elif may_be_chance(unseen):

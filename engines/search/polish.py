@@ -71,7 +71,7 @@ def polish(search: Fewest, keep: NodeSet, likely: Sequence[int], less: NodeSet =
         search.pace.left = 0
         less = tuple(sorted((*stays, *left)))
         final: Measurement = yield from search.measure(less, everywhere)
-        if judge_whole(search.judged(final), criterion).passed:
+        if judge_whole(search.judged(final, criterion), criterion).passed:
             if not stays:
                 return less
             keep, back = less, ()
@@ -89,9 +89,9 @@ def polish(search: Fewest, keep: NodeSet, likely: Sequence[int], less: NodeSet =
 def _hold_to(search: Fewest, keep: NodeSet) -> Sub[tuple[Criterion, Criterion]]:
     """What a set that is made of this one is held to on all that is seen, the aim or the tolerance itself, and what a sample
     that is asked alone is held to, ``ALONE`` times stricter: the strictest that this set meets."""
-    m = search.judged((yield from search.measure(keep, search.all_seen())))
+    m: Measurement = yield from search.measure(keep, search.all_seen())
     for all_of_it in (search.aim, search.ask.criterion):
-        if judge_whole(m, alone := tighten_criterion(all_of_it, ALONE)).passed:
+        if judge_whole(search.judged(m, alone := tighten_criterion(all_of_it, ALONE)), alone).passed:
             return all_of_it, alone
     return search.ask.criterion, search.ask.criterion
 

@@ -11,7 +11,7 @@ from engines.compare.judge import by_sample, judge_whole, worst
 from engines.probe import HUGE, Measurement
 from engines.search.inquiry import Inquiry
 from engines.search.pace import Pace
-from engines.search.unseen import join_answers, list_failing, restrict
+from engines.search.unseen import find_slight, join_answers, list_failing, restrict
 
 NodeSet = tuple[int, ...]  # node ids, ascending
 # What is left of a failure's weight when the next set is asked about: which sample is the hardest changes with what a search
@@ -23,7 +23,8 @@ FADING = 0.5
 class KeptSets:
     """Answers about sets of nodes that are kept in FP32, each sample of each set asked once.
 
-    ``seen``: the samples that decide; none: all of them. ``near``: feed -> digest of the inputs that hold it, of samples that
+    ``seen``: the samples that decide; none: all of them. ``scale``: beside what a value is nearly nothing (``find_scale``).
+    ``near``: feed -> digest of the inputs that hold it, of samples that
     were made near the session's. ``spent``: how often a set was asked about. ``pace``: how many are still to come.
     """
 
@@ -31,6 +32,7 @@ class KeptSets:
         self.ask = ask
         self.near: dict[str, str] = {}
         self.seen: frozenset[str] = frozenset()
+        self.scale: Mapping[str, float] = {}
         self.spent = 0
         self.pace = Pace()
         self._answers: dict[NodeSet, dict[str, Measurement]] = {}  # by what was fed
@@ -67,11 +69,8 @@ class KeptSets:
             new = tuple(s for s in part if s not in known)
             if new:
                 yield from self._ask(keep, new, again=new[0] != left[0])
-            answers = {s: self.judged(known[s]) for s in part}
             # Of a feed all of whose samples were set apart nothing is left.
-            verdicts = {
-                s: judge_whole(m, criterion) for s, m in answers.items() if m.status != "ok" or m.assumed or m.results
-            }
+            verdicts = {s: v for s in part if (v := self._judge(known[s], criterion)) is not None}
             for s, verdict in verdicts.items():
                 self._failures[s] = self._failures.get(s, 0.0) + verdict.failed
             if (bad := next((v for v in verdicts.values() if v.failed), None)) is not None:
@@ -87,9 +86,26 @@ class KeptSets:
         for s in samples:
             self._failures[s] = self._failures.get(s, 0.0) + 1
 
-    def judged(self, m: Measurement) -> Measurement:
-        """Of the given samples those that were not set apart, and those that joined; whatever else was fed with them."""
+    def judged(self, m: Measurement, rule: Criterion | None = None) -> Measurement:
+        """Of the given samples those that were not set apart, and those that joined; whatever else was fed with them. Less what
+        is over the tolerance (or over ``rule``) on nearly nothing only."""
+        m = self._deciding(m)
+        slight = self.list_slight(m, rule)
+        return restrict(m, set(by_sample(m)) - slight) if slight else m
+
+    def list_slight(self, m: Measurement, rule: Criterion | None = None) -> frozenset[str]:
+        """The samples that decide, but for that they fail on nearly nothing only."""
+        return find_slight(self._deciding(m), self.ask.criterion, self.scale, rule)
+
+    def _deciding(self, m: Measurement) -> Measurement:
         return restrict(m, self.seen) if self.seen and m.status == "ok" and not m.assumed else m
+
+    def _judge(self, m: Measurement, rule: Criterion) -> Verdict | None:
+        """None where no sample of it decides. Where all that fails is nearly nothing nothing speaks against a set."""
+        counted = self.judged(m, rule)
+        if m.status != "ok" or m.assumed or counted.results:
+            return judge_whole(counted, rule)
+        return Verdict("pass") if self._deciding(m).results else None
 
     def find_error(self, m: Measurement) -> float:
         """The worst that any sample that decides is wrong by."""
@@ -114,7 +130,7 @@ class KeptSets:
     def list_short(self, keep: NodeSet, criterion: Criterion, fed: Iterable[str]) -> tuple[str, ...]:
         """Of what is fed, that on which the set was seen not to do."""
         known = self._answers.get(keep, {})
-        return tuple(s for s in fed if s in known and judge_whole(self.judged(known[s]), criterion).failed)
+        return tuple(s for s in fed if s in known and judge_whole(self.judged(known[s], criterion), criterion).failed)
 
     def list_short_above(self, keep: NodeSet, criterion: Criterion) -> tuple[str, ...]:
         """That on which a set that holds all of this one was seen not to do; empty where none was."""
@@ -124,12 +140,13 @@ class KeptSets:
 
     def list_needed(self, keep: NodeSet, criterion: Criterion) -> frozenset[int]:
         """The nodes of the set without which a sample was seen to fail that passes with it, by this criterion."""
-        good = [s for s, m in self._answers.get(keep, {}).items() if judge_whole(self.judged(m), criterion).passed]
+        known = self._answers.get(keep, {})
+        good = [s for s, m in known.items() if judge_whole(self.judged(m, criterion), criterion).passed]
         return frozenset(n for n in keep if self.list_short(tuple(k for k in keep if k != n), criterion, good))
 
     def list_failing(self, m: Measurement, criterion: Criterion) -> list[str]:
         """The samples that decide and are over tolerance, the worst first."""
-        return list_failing(self.judged(m), criterion)
+        return list_failing(self.judged(m, criterion), criterion)
 
     def list_parts(self, samples: Iterable[str]) -> list[tuple[str, ...]]:
         """What is fed together of these samples, the harder first."""

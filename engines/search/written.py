@@ -44,7 +44,7 @@ class WrittenOut(msgspec.Struct, frozen=True):
 
 class Sides(msgspec.Struct, frozen=True):
     """The samples that a written model is tried on: ``seen`` of the session's (none: all) are those that the set was made on, and
-    of ``near`` all but ``loose``, which are not determined, are not."""
+    those of ``near`` are not. ``loose``, which nobody can call right or wrong, are left out."""
 
     seen: frozenset[str] = frozenset()
     near: Near = Near()
@@ -86,7 +86,7 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
 
 def _try_file(ask: Inquiry, m: Measurement, keep: tuple[int, ...], base: str, rest: str, sides: Sides) -> Sub[Right]:
     """The file on what the set was made on, and on what it was not."""
-    every = set(by_sample(m))
+    every = set(by_sample(m)) - sides.loose
     seen = every & sides.seen if sides.seen else every
     made, held = restrict(m, seen), restrict(m, every - seen)
     ok, held_ok = (len(by_sample(x)) - len(list_failing(x, ask.criterion)) for x in (made, held))

@@ -54,6 +54,7 @@ class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     margin: float | None = None
     unseen_ok: int = 0  # right, of the samples that it was not made on
     unseen: int = 0  # samples that the set was not made on
+    slight: int = 0  # samples that are not counted: off on nearly nothing only
     holds: bool = False  # right on all that it was made on, and on all others
     knee: int = 0  # nodes at the knee of the curve: more of them buy little; 0: it has none
     knee_names: str = ""  # the nodes there
@@ -93,6 +94,7 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
         margin=workaround.margin if workaround else None,
         unseen_ok=kept.unseen.ok if kept.unseen else 0,
         unseen=kept.unseen.n if kept.unseen else 0,
+        slight=len(kept.slight) + (kept.unseen.slight if kept.unseen else 0),
         holds=workaround is not None and workaround.holds,
         knee=len(kept.knee.keep) if kept.knee else 0,
         knee_names=", ".join(ask.names(kept.knee.keep)) if kept.knee else "",

@@ -78,6 +78,7 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     unseen_failing: int = 0  # of these fail without it
     undetermined: int = 0  # made ones that are not counted, as rounding of the inputs moves them as far
     joined: int = 0  # samples that it was widened for
+    slight: int = 0  # samples that are not counted: off on nearly nothing only
     known: bool = False  # it holds, why is known, and real samples, others than those it was made on, show it
     outside: str = ""  # nodes that cure and lie beyond what is accused
     # with what is accused in FP32 and nothing else samples fail still, so another culprit is to be looked for
@@ -277,6 +278,7 @@ def _sum_up(cure: Cure, left: Left) -> WorkaroundOutcome:
         unseen_failing=unseen.plain,
         undetermined=unseen.undetermined,
         joined=unseen.joined,
+        slight=chosen.slight + unseen.slight,
         known=is_known(findings, chosen),
         outside=", ".join(chosen.outside) or outcome.outside,
         error=chosen.error if chosen.error < HUGE else None,
