@@ -118,9 +118,14 @@ class Damaged(Exception):
         self.path, self.why = path, why
 
 
+def is_digest(text: str) -> bool:
+    """Whether the text is a sha256 in hexadecimal."""
+    return len(text) == 64 and all(c in "0123456789abcdef" for c in text)
+
+
 def _as_digest(text: str) -> str:
     """The text, where it names a file and no way to one: a stranger's session holds any."""
-    if len(text) != 64 or any(c not in "0123456789abcdef" for c in text):
+    if not is_digest(text):
         raise ValueError(f"'{text[:80]}' is no digest of a file.")
     return text
 

@@ -78,7 +78,7 @@ def test_what_every_step_needs_is_named_and_made_again_in_a_copy(inside, halfway
     ran = inside("resume", halfway, "--repair", "--display", "plain")
     assert ran.code == 10, ran.err
     assert f"narrowdown: damaged: {name}" in ran.err
-    assert "was gone and was made again" in ran.out
+    assert " gone and w" in ran.out
     assert (halfway.with_name("s-repaired-1") / name).read_bytes() == whole
     assert path.read_bytes() == broken, "the damaged session itself is left as it was"
 
@@ -90,18 +90,38 @@ def test_what_is_gone_is_made_again_only_from_the_same_files(
     shutil.rmtree(halfway / "models")
     model = original[0]
     whole = model.read_bytes()
+    copy = f"opy the whole session folder ('{halfway}') again"
     try:
         model.write_bytes(whole.replace(b"product", b"pradact"))
-        ran = inside("resume", halfway, "--display", "none")
-        assert ran.code == 4
-        assert f"is gone. It was made from '{model}', which is another one now." in ran.err
+        for command in ("replay", "resume"):
+            ran = inside(command, halfway, "--display", "none")
+            assert ran.code == 4
+            assert f"is gone. It was made from '{model}', which is another one now." in ran.err
+            assert f"c{copy}, or begin a new session." in ran.err
         model.unlink()
-        ran = inside("resume", halfway, "--display", "none")
-        assert ran.code == 4
-        assert "It could not be made again: There is no file" in ran.err
+        for command in ("replay", "resume"):
+            ran = inside(command, halfway, "--display", "none")
+            assert ran.code == 4
+            assert "It could not be made again: There is no file" in ran.err
+            assert f"C{copy}." in ran.err
     finally:
         model.write_bytes(whole)
     assert inside("resume", halfway, "--display", "none").code == 10
+
+
+@pytest.mark.parametrize("gone", ["inputs", "inputs/*/*.npy", "models"])
+def test_a_replay_makes_again_what_is_gone(inside, halfway: Path, gone: str) -> None:
+    """In its own copy. Each line said that a file is gone, and not what to do."""
+    for path in list(halfway.glob(gone)):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    left = sorted(halfway.rglob("*"))
+    ran = inside("replay", halfway)
+    assert ran.code == 0, ran.out + ran.err
+    said = [line for line in ran.err.splitlines() if "of the session w" in line]
+    assert len(said) == 1
+    assert f"narrowdown: '{gone.partition('/')[0]}/" in said[0]
+    assert said[0].endswith("gone and was made again.") or said[0].endswith("gone and were made again.")
+    assert sorted(halfway.rglob("*")) == left
 
 
 def test_what_is_kept_for_speed_or_for_now_is_made_again(inside, halfway: Path) -> None:

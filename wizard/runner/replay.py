@@ -33,6 +33,7 @@ from wizard.runner.drive import Fingerprints, Guarded, replayed
 from wizard.runner.ledger import Ledger
 from wizard.runner.limits import Usual, probe_limit
 from wizard.runner.options import Options
+from wizard.runner.restore import make_again_for
 from wizard.runner.table import FINE, Compared, Expect, Outcome, Replay, Row, Stand, sum_up
 from wizard.schedulers import LOCAL
 from wizard.session import folder as folders
@@ -325,6 +326,9 @@ async def _real(
             now = {spec: m.facts for spec, m in fingerprints.inspected.items()}
             compared = _engines(rec, now, other)
             teller.engines(compared)
+        gone = await make_again_for((item.probe for item in chosen), rec.state, Store(rec.folder), Store(place), pool)
+        for said in gone:
+            teller.note(said)
         usual = Usual(rec.state.longest, rec.state.slowest, rec.state.largest, rec.state.nodes)
         again = Again(
             base, other, rec.state.engines, pool, fingerprints, lambda p: probe_limit(p, rec.problem.timeout, usual)

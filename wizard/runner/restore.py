@@ -4,17 +4,22 @@ A model or inputs of the session are what a probe once made from the user's own 
 asked again; what it makes must have the digest that it had.
 """
 
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
 from engines.probe import AnyProbe, Import, LoadInputs, Sanitize
 from engines.store import sound, unsynced
-from engines.store.content import Damaged, Store
+from engines.store.content import Damaged, Store, is_digest
 from engines.workers.executor import Prober
 from wizard.runner import progress
 from wizard.runner.ledger import Ledger, asked_probe, known_measurement
 from wizard.session.problems import MENDING, SessionProblem
+from wizard.session.state import State
 from wizard.words import count, listing
 
 READ = 2 << 30  # bytes that are read of a session before it goes on; ``resume --repair`` reads all of it
 _TIMEOUT = 3600.0
+_NAMED = 3  # files in a sentence
 
 
 def examine(ledger: Ledger, *, going_on: bool) -> tuple[str, ...]:
@@ -33,19 +38,40 @@ def examine(ledger: Ledger, *, going_on: bool) -> tuple[str, ...]:
         (ledger.store.root / name).unlink(missing_ok=True)
     if faults.made:
         said.append(
-            f"{count(len(faults.made), 'file')} kept for speed damaged, to be made again: {listing(faults.made, 3)}."
+            f"{count(len(faults.made), 'file')} kept for speed damaged, to be made again: {listing(faults.made, _NAMED)}."
         )
     if faults.kept:
         lost = "what it held" if len(faults.kept) == 1 else "what they held"
-        said.append(f"Damaged in this session: {listing(faults.kept, 3)}. Where {lost} is needed it is measured again.")
+        said.append(
+            f"Damaged in this session: {listing(faults.kept, _NAMED)}. Where {lost} is needed it is measured again."
+        )
     return tuple(filter(None, said))
 
 
 async def make_again(ledger: Ledger, pool: Prober) -> tuple[str, ...]:
-    """Make again the models and the inputs that the steps to come rely on and that are gone; a sentence for each file. Raises
+    """Make again the models and the inputs that the steps to come rely on and that are gone; a sentence that names them. Raises
     SessionProblem where that cannot be done."""
-    made = [name for digest, kind in _needed(ledger).items() for name in await _make_again(ledger, pool, digest, kind)]
-    return tuple(f"'{name}' of the session was gone and was made again." for name in made)
+    return await _make_all(Recorded(ledger.state, ledger.store), _needed(ledger), ledger.store, pool)
+
+
+async def make_again_for(
+    probes: Iterable[AnyProbe], state: State, kept: Store, target: Store, pool: Prober
+) -> tuple[str, ...]:
+    """The same for ``probes``, which ``pool`` is to be asked in the folder ``target``, a copy of that of the session of this
+    ``state``, ``kept``."""
+    needed: dict[str, str] = {}
+    for probe in probes:
+        for field, kind in (("model", "model"), ("written", "model"), ("inputs", "inputs")):
+            if is_digest(digest := str(getattr(probe, field, ""))):
+                needed.setdefault(digest, kind)
+    return await _make_all(Recorded(state, kept), needed, target, pool)
+
+
+class Recorded(NamedTuple):
+    """What a session has measured: its state, and where the journal's larger parts lie."""
+
+    state: State
+    store: Store
 
 
 def _shortened(ledger: Ledger) -> str:
@@ -91,37 +117,44 @@ def _parts(store: Store, digest: str, kind: str) -> tuple[str, ...]:
     return (f"{folder}/index.json", *(f"{folder}/{file}" for file in sound.arrays_of(store.inputs / digest)))
 
 
-async def _make_again(ledger: Ledger, pool: Prober, digest: str, kind: str) -> list[str]:
-    """Make again what is gone of a model or of inputs; the files that were. Raises SessionProblem."""
-    gone = [name for name in _parts(ledger.store, digest, kind) if not (ledger.store.root / name).exists()]
+async def _make_all(of: Recorded, needed: Mapping[str, str], target: Store, pool: Prober) -> tuple[str, ...]:
+    made = [name for digest, kind in needed.items() for name in await _make_again(of, digest, kind, target, pool)]
+    quoted = [f"'{name}'" for name in made]
+    were = "was gone and was" if len(made) == 1 else "were gone and were"
+    return (f"{listing(quoted, _NAMED)} of the session {were} made again.",) if made else ()
+
+
+async def _make_again(of: Recorded, digest: str, kind: str, target: Store, pool: Prober) -> list[str]:
+    """Make again, in ``target``, what is gone of a model or of inputs; the files that were. Raises SessionProblem."""
+    gone = [name for name in _parts(target, digest, kind) if not (target.root / name).exists()]
     if not gone:
         return []
-    first = Damaged(gone[0], "is gone")
-    probe = _maker(ledger, digest, kind)
+    first, copy = Damaged(gone[0], "is gone"), f"opy the whole session folder ('{of.store.root}') again"
+    probe = _maker(of, digest, kind)
     if probe is None:
-        raise SessionProblem(f"{first} Copy the whole session folder again, or begin a new session.")
+        raise SessionProblem(f"{first} C{copy}, or begin a new session.")
     if isinstance(probe, Sanitize | LoadInputs):
-        await _make_again(ledger, pool, probe.model, "model")
+        await _make_again(of, probe.model, "model", target, pool)
     if isinstance(probe, LoadInputs) and probe.base:
-        await _make_again(ledger, pool, probe.base, "inputs")
+        await _make_again(of, probe.base, "inputs", target, pool)
     made = await pool.run(probe, _TIMEOUT)
     if made.status != "ok":
-        raise SessionProblem(f"{first} It could not be made again: {made.message} Copy the whole session folder again.")
+        raise SessionProblem(f"{first} It could not be made again: {made.message} C{copy}.")
     if made.facts.get(kind) != digest:
         source = getattr(probe, "path", "") or ", ".join(getattr(probe, "sources", ())) or "what it was made from"
         raise SessionProblem(
-            f"{first} It was made from '{source}', which is another one now. Put that back as it was, copy the whole session "
-            "folder again, or begin a new session."
+            f"{first} It was made from '{source}', which is another one now. Put that back as it was, c{copy}, or begin a new "
+            "session."
         )
     return gone
 
 
-def _maker(ledger: Ledger, digest: str, kind: str) -> AnyProbe | None:
+def _maker(of: Recorded, digest: str, kind: str) -> AnyProbe | None:
     """The probe that made the model or the inputs; None where the journal does not hold it."""
-    for key in ledger.state.known:
-        measurement = known_measurement(ledger.state, key, ledger.store)
+    for key in of.state.known:
+        measurement = known_measurement(of.state, key, of.store)
         if measurement is not None and measurement.facts.get(kind) == digest:
-            probe = asked_probe(ledger.state, key, ledger.store)
+            probe = asked_probe(of.state, key, of.store)
             if isinstance(probe, Import | Sanitize | LoadInputs):
                 return probe
     return None

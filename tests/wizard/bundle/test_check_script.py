@@ -94,6 +94,39 @@ def test_it_cannot_tell_from_broken_files(tmp_path: Path, spoil: str) -> None:
     assert "Traceback" not in told.stderr
 
 
+@pytest.mark.parametrize("gone", ["engine.onnx", "inputs.npz", "expected.npz"])
+def test_it_names_what_is_missing_and_says_what_to_do(tmp_path: Path, gone: str) -> None:
+    """It said that the engine refused."""
+    case(tmp_path, asked())
+    (tmp_path / gone).unlink()
+    told = run(tmp_path)
+    assert told.returncode == 2
+    where = f"{gone} should lie beside check.py in {tmp_path}; copy the whole folder of the case again"
+    assert told.stdout.splitlines() == [f"cannot tell: {where}"]
+
+
+def test_a_file_that_cannot_be_read_is_not_the_engine_s(tmp_path: Path) -> None:
+    case(tmp_path, asked())
+    (tmp_path / "inputs.npz").write_bytes(b"broken")
+    said = run(tmp_path).stdout
+    assert f"cannot tell: inputs.npz in {tmp_path} cannot be read (" in said
+    assert "engine refused" not in said
+
+
+def test_weights_that_are_missing_are_no_fault_of_the_engine(tmp_path: Path) -> None:
+    """A case that does not build is still there where the engine refuses it, which it does for want of the weights, too."""
+    case(tmp_path, asked(), of=culprit("build"))
+    built = onnx.load(tmp_path / "engine.onnx")
+    built.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((64, 64), np.float32), "w"))
+    built.graph.node.append(helper.make_node("Identity", ["w"], ["unused"]))
+    onnx.save(built, tmp_path / "engine.onnx", save_as_external_data=True, location="engine.weights.bin")
+    assert run(tmp_path).returncode == 0
+    (tmp_path / "engine.weights.bin").unlink()
+    told = run(tmp_path)
+    assert told.returncode == 2, told.stdout
+    assert "cannot tell: engine.weights.bin should lie beside check.py" in told.stdout
+
+
 def test_it_cannot_tell_without_its_packages(tmp_path: Path) -> None:
     case(tmp_path, asked())
     shadow = tmp_path / "shadow"
