@@ -636,6 +636,11 @@ def cases(folder: Path, at: Path, magika: tuple[Path, Path] | None, real: Path |
             "sort-weak-again", "sort_tf_massive_m4, weakly typed FP16, a second session: what the first timed is there",
             step("compare", sort, sort_in, weak, seconds=300), home="sort-weak",
         ),
+        *(
+            Case(f"sort-weak-{which}", f"sort_tf_massive_m4, weakly typed FP16, the {which} whole session of a home",
+                 flow(sort, sort_in, weak, seconds=400), home="sort-weak")
+            for which in ("second", "third")
+        ),
         Case("norm-weak-peer", "polygraphy debug reduce on LayerNorm x3000", peer(norm, norm_in, "--fp16", regex=DIFFERS)),
         Case("sort-case", "sort_tf_massive_m4, weakly typed FP16, to its minimal case", flow(sort, sort_in, weak, *minimal)),
         Case(

@@ -1,7 +1,7 @@
 """One session on one GPU and on two: a reduction, repeated builds, a precision search. Seconds, builds a GPU, the speed-up, and
 whether both came to the same.
 
-    python tests/gpu/two_gpus.py --out FOLDER [--seconds 150] [--only NAME ...] [--rehearse]
+    python tests/gpu/two_gpus.py --out FOLDER [--seconds 600] [--most 180] [--only NAME ...] [--rehearse]
 
 Writes ``two_gpus.jsonl`` (one object a run, then one a case) as it goes, and keeps each run's log and session; whatever becomes
 of one run, the others take place. ``--rehearse``: no GPU and no TensorRT; a stand-in for the driver lists two GPUs.
@@ -26,7 +26,6 @@ from tests.engines.workers import driver  # a stand-in, for rehearsals
 from tests.gpu import models  # as a script it has no package to import from
 
 NARROWDOWN = [sys.executable, "-c", "import sys; from wizard.cli import main; sys.exit(main())"]
-ONE_RUN = 60.0  # seconds at most
 _DONE = re.compile(r"^(\S+ \S+) .*GPU (\d+), worker \d+: (\w+) \S+ in ([\d.]+) s$", re.MULTILINE)
 
 
@@ -138,7 +137,8 @@ def compared(case: Case, one: dict[str, Any], both: dict[str, Any]) -> dict[str,
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=150.0, help="for all; what does not fit is left out")
+    parser.add_argument("--seconds", type=float, default=600.0, help="for all; what does not fit is left out")
+    parser.add_argument("--most", type=float, default=180.0, help="seconds of one run")
     parser.add_argument("--builds", type=int, default=16, help="of the repeated builds")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--rehearse", action="store_true")
@@ -164,13 +164,15 @@ def main() -> int:
     chosen = [c for c in cases(out, given.builds, rehearse=given.rehearse) if not given.only or c.name in given.only]
     if chosen and not given.rehearse:  # the libraries come from the disk once, and into nobody's figures
         warm = Case("warm", [*chosen[0].words[:-1], "1"], ())
-        tell({"case": "warm", **_tried(warm, out / "warm", gpus[:1], ONE_RUN)})
+        tell({"case": "warm", **_tried(warm, out / "warm", gpus[:1], given.most)})
     for case in chosen:
         rows = []
         for name, used in (("one", gpus[:1]), ("both", gpus[:2])):
             left = given.seconds - (time.monotonic() - began)
             row = (
-                _tried(case, out / f"{case.name}-{name}", used, min(ONE_RUN, left)) if left > 5 else {"exit": "no time"}
+                _tried(case, out / f"{case.name}-{name}", used, min(given.most, left))
+                if left > 5
+                else {"exit": "no time"}
             )
             rows.append(row)
             tell({"case": case.name, "gpus": len(used), **row})
