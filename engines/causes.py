@@ -72,12 +72,15 @@ KINDS: tuple[CauseKind, ...] = (
     CauseKind(
         "rounding", "a rounded value tips a decision or an index",
         "a jump (TopK, ArgMax, NMS, a cast to integers) at least ten times larger than the difference that it reads; or a node "
-        "right when fed exactly and wrong when fed as stored, which takes no difference",
+        "right when fed exactly and wrong when fed as stored, in which nothing was seen to cancel",
     ),
     CauseKind(
         "cancellation", "nearly equal values are subtracted, and what rounding did to them is left",
-        "a difference at least 20 times smaller than its operands, wrong by more than they are; or a part with a difference that "
-        "is right only when fed exactly; or what rounding left of a difference, made 20 times larger than its values are",
+        "a difference at least 20 times smaller than its operands, wrong by more than they are; or a part that is right "
+        "only when fed exactly, in which a sum, a difference or what takes a mean off is wrong by four times as much as "
+        "what it reads; or what rounding left of a difference, made 20 times larger than its values are; or a sum of "
+        "products that is wrong by far more than rounding its factors can make where terms do not cancel, and rounding is "
+        "all that is wrong",
         "cancellation",
     ),
     CauseKind(

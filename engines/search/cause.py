@@ -25,12 +25,25 @@ STALLS = {"float16": 2**11, "bfloat16": 2**8}
 DIVIDERS = frozenset({"Div", "Reciprocal", "Sqrt", "Log", "Pow", "LayerNormalization", "LpNormalization"})
 ROOTS = frozenset({"Sqrt", "Pow"})  # what they give is larger than what they read, where that is small
 MASKERS = frozenset({"Add", "Sub", "Mul", "Where", "ConstantOfShape", "Expand"})
-DIFFERENCES = frozenset({"Sub", "Add", "Sum", "ReduceSum"})
+DIFFERENCES = frozenset({"Sub", "Add", "Sum"})
 # What sums many terms inside one node, in whatever precision the engine likes.
 SUMS = frozenset(
     {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "CumSum", "ReduceSum", "ReduceMean", "ReduceSumSquare", "ReduceL1",
      "ReduceL2", "AveragePool", "GlobalAveragePool"}
 )  # fmt: skip
+# Of these, sums whose terms may have either sign. A rounding moves each term by a share of itself, so that one whose terms do not
+# cancel is wrong by no larger a share than they are.
+SIGNED_SUMS = SUMS - {"ReduceSumSquare", "ReduceL1", "ReduceL2"}
+# What takes a mean off what it reads, and divides what is left by its size: the same holds of it.
+CENTRED = frozenset(
+    {
+        "LayerNormalization",
+        "InstanceNormalization",
+        "GroupNormalization",
+        "MeanVarianceNormalization",
+        "BatchNormalization",
+    }
+)
 # A small change of what they read can change all that they give. Cast counts where it gives integers.
 DISCONTINUOUS = frozenset(
     {"TopK", "ArgMax", "ArgMin", "NonMaxSuppression", "Round", "Floor", "Ceil", "Resize", "GridSample", "Sign", "Mod", "Cast",
@@ -61,9 +74,13 @@ MASK_MAGNITUDE = 1e8
 # whole error: where it grows with depth, no node adds more. Chosen, not measured: no construction reaches this rule.
 LONG = 8
 STEP = 0.25
+# Roundings of a term that is added up: each of its two factors, and the sum itself.
+ROUNDED_TERM = 3.0
 # Times that a faultless engine must be nearer to the reference for the precision to be out of the question. Where the kernel was
 # at fault it was 86 times and more, where the precision was, 1. Window: 1 to 86.
 FAULTLESS = 10.0
+# And at most so many times less, where the precision alone explains what was seen. Chosen; a product on OpenVINO in BF16: 1.0.
+ALIKE = 3.0
 # A sum is off by no more than this (of itself) by adding up in its storage type: more is another fault. 0.018 was seen of one
 # that is rounded at each step; one that no longer grows may be off by all of it (0.92 seen).
 SUMMED, STALLED = 0.5, 1.0
@@ -75,8 +92,7 @@ SUMMED, STALLED = 0.5, 1.0
 # with a scale a hundred times too large. Chosen between these and what is right.
 CUT_OFF, FEW_STEPS = 0.75, 8
 
-
-MOST_NAMED = 8  # nodes of a fused case that are named in its evidence
+NODES_NAMED = 8  # of a fused case, in its evidence
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -120,12 +136,13 @@ def name_cause(
     weights: Mapping[str, float] = MappingProxyType({}),
     least: Mapping[str, float] = MappingProxyType({}),
     against_float: bool = True,
+    emulating: bool = False,
 ) -> Cause:
     """``inner``: every tensor that the case is fed, then every one made inside it, topological. Where watching them cures the
     case, which is then off by ``watched`` only, they tell what the reference gives and nothing of the engine. ``weights``: the
     largest magnitude of each weight that it reads, where that was looked at; ``least``: the smallest that is not 0.
-    ``against_float``: whether the reference is the model as it was before it was quantized. The first rule that has numbers to
-    show wins."""
+    ``against_float``: whether the reference is the model as it was before it was quantized. ``emulating``: whether the engine is
+    nothing but a rounding. The first rule that has numbers to show wins."""
     whole, own = _metrics(findings)
     if findings.optimizers:
         return Cause("optimizer", _say_switched(findings.optimizers))
@@ -189,6 +206,7 @@ def name_cause(
         found
         or _explain_integers(made, scores)
         or _explain_by_summing(made, scores, findings, case, storage)
+        or _explain_by_terms(made, scores, findings, storage, emulating)
         or _explain_by_remainder(made, scores, weights, storage)
     )
     if found is not None:
@@ -296,8 +314,12 @@ def _explain_by_amplifying(
             "epsilon-underflow",
             f"{said}: it reads values up to {gone[0].vanished_max:.2g}, {_say_flush_limit(storage)}",
         )
-    if any(i.op in DIFFERENCES for i in made):
-        return Cause("cancellation", f"{said}: it takes the difference of nearly equal values.")
+    alone = suspect is not None and node is not None and node.node == suspect.name
+    for i in [node] if alone and node is not None else made:
+        by = max(i.score.rel_l2, suspect.added) if alone and suspect is not None else i.score.rel_l2
+        if by > rounded and (lost := _say_cancelled(i, by, scores)) is not None:
+            which = "it" if i is node else f"{i.node} ({i.op})"
+            return Cause("cancellation", f"{said}: {which} {lost}.")
     if not read:
         return Cause("rounding", f"{said}.")
     largest = max(read, key=lambda s: s.absmax)
@@ -305,6 +327,24 @@ def _explain_by_amplifying(
         "rounding",
         f"{said}: it reads values up to {largest.absmax:,.6g}, which are rounded by up to {largest.max_abs:.2g}.",
     )
+
+
+def _say_cancelled(node: Inner, error: float, scores: Mapping[str, Score]) -> str | None:
+    """What nearly cancels in this node, as its error is far larger a share of it than that of what it reads; None where it is
+    not, or where the node could do that to any value (an exponent, a quotient)."""
+    read = [scores[name] for name in node.reads if name in scores]
+    off = max((s.rel_l2 for s in read), default=0.0)
+    kinds = {
+        "takes the difference of": DIFFERENCES,
+        "takes the mean off": CENTRED,
+        "adds up terms that nearly cancel, of": SIGNED_SUMS,
+    }
+    does = next((words for words, ops in kinds.items() if node.op in ops), "")
+    if not does or (read and error <= CANCELS_OWN * off):
+        return None
+    largest = max((s.absmax for s in read), default=0.0)
+    values = f"values up to {largest:.3g}, which are wrong by {_say_error(off)}," if read else "its inputs"
+    return f"{does} {values} and leaves at most {node.score.absmax:.3g}, wrong by {_say_error(error)}"
 
 
 def _explain_by_vanishing(made: Sequence[Inner], scores: Mapping[str, Score], case: Case, storage: str) -> Cause | None:
@@ -424,6 +464,32 @@ def _explain_by_cancellation(made: Sequence[Inner], scores: dict[str, Score], st
                 "cancellation",
                 f"{i.node} ({i.op}) takes the difference of values up to {largest.absmax:.3g}, which {errors}, and leaves at "
                 f"most {i.score.absmax:.3g}, wrong by {_say_error(i.score.rel_l2)}.",
+            )
+    return None
+
+
+def _explain_by_terms(
+    made: Sequence[Inner], scores: Mapping[str, Score], findings: Findings, storage: str, emulating: bool
+) -> Cause | None:
+    """A sum that is wrong by far more than its terms are, where rounding is all that is wrong: it moves a term by so many units
+    of itself at most, so that what is left of the terms is that much smaller than they are. Feeding it exactly does not tell:
+    its weights are rounded, too."""
+    whole = findings.signature.error if findings.signature is not None else 0.0
+    if not (emulating or (findings.emulated is not None and whole and findings.emulated >= whole / ALIKE)):
+        return None
+    unit = UNIT.get(storage, UNIT["float32"])
+    for i in made:
+        read = [scores[name] for name in i.reads if name in scores]
+        off = max((s.rel_l2 for s in read), default=0.0)
+        times = i.score.rel_l2 / (ROUNDED_TERM * unit)
+        if i.op in SIGNED_SUMS and times > CANCELS_OWN and i.score.rel_l2 > CANCELS_OWN * off:
+            largest = max((s.absmax for s in read), default=0.0)
+            of = f", of values up to {largest:.3g}," if largest else ""
+            return Cause(
+                "cancellation",
+                f"{i.node} ({i.op}) adds up terms{of} that nearly cancel: it leaves at most {i.score.absmax:.3g}, wrong by "
+                f"{_say_error(i.score.rel_l2)}. {storage} rounds each factor by {100 * unit:.2g} % at most, which makes as much "
+                f"of a sum only where its terms are at least {times:,.0f} times larger than it.",
             )
     return None
 
@@ -601,9 +667,9 @@ def _smallest(storage: str) -> tuple[float, float]:
 def _list_nodes(case: Case) -> str:
     """The nodes of a case with their operators, the first few of many."""
     named = [f"{name} ({op})" for name, op in zip(case.nodes, case.ops, strict=False)]
-    more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
+    more = [f"{len(named) - NODES_NAMED} more"] if len(named) > NODES_NAMED else []
     return (
-        " and ".join((", ".join(named[:MOST_NAMED]), *more))
+        " and ".join((", ".join(named[:NODES_NAMED]), *more))
         if more
         else " and ".join(part for part in (", ".join(named[:-1]), *named[-1:]) if part)
     )

@@ -10,6 +10,7 @@ from engines.findings import Case
 from engines.graph import ranges
 from engines.probe import Check, Describe, Measure, Measurement
 from engines.search.cause import Cause, Inner, name_cause
+from engines.search.cost import EMULATION
 from engines.search.inquiry import Inquiry
 from engines.spec import parse, unquantized
 
@@ -33,8 +34,9 @@ def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]
     suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
     in_float = unquantized(ask.ctx.reference)
     cause = name_cause(
-        findings, case, seen.inner, storage, suspect, seen.own, seen.said, seen.weights, seen.least, in_float
-    )
+        findings, case, seen.inner, storage, suspect, seen.own, seen.said, seen.weights, seen.least, in_float,
+        parse(ask.ctx.engine).name == EMULATION,
+    )  # fmt: skip
     return Seen(msgspec.structs.replace(case, verified=f"{seen.failures}/{repeats}"), cause, seen.failures, seen.saved)
 
 

@@ -286,6 +286,28 @@ def long_sum(folder: Path, tiny: ModuleType) -> Made:
     return model, tiny.feeds(folder / "in.npz", x=tiny.weights(2, 16384))
 
 
+def product(folder: Path, tiny: ModuleType) -> Made:
+    """Half of the weights are near 1 and half near -1: of values of 50 next to nothing is left. The weights are rounded, too, so
+    that feeding it exactly does not make it right."""
+    signs = np.repeat(np.float32([1, -1]), 32)[:, None]
+    weights = {"far": np.float32(50), "w": signs + tiny.weights(64, 16, scale=0.01)}
+    nodes = [
+        node("Relu", ["x"], ["some"]),
+        node("Add", ["some", "far"], ["high"]),
+        node("MatMul", ["high", "w"], ["y"]),
+    ]
+    model = tiny.save(folder / "m.onnx", nodes, {"x": [4, 64]}, {"y": [4, 16]}, weights)
+    return model, tiny.feeds(folder / "in.npz", x=tiny.weights(4, 64, scale=0.3))
+
+
+def normalized(folder: Path, tiny: ModuleType) -> Made:
+    """Values around 60 that differ by 1."""
+    weights = {"far": np.float32(60), "one": np.ones(64, np.float32), "zero": np.zeros(64, np.float32)}
+    nodes = [node("Add", ["x", "far"], ["high"]), node("LayerNormalization", ["high", "one", "zero"], ["y"])]
+    model = tiny.save(folder / "m.onnx", nodes, {"x": [4, 64]}, {"y": [4, 64]}, weights)
+    return model, tiny.feeds(folder / "in.npz", x=tiny.weights(4, 64))
+
+
 def resized(folder: Path, tiny: ModuleType) -> Made:
     """A scale computed in floats, a little above the one that gives another pixel."""
     nodes = [
@@ -446,6 +468,11 @@ TABLE = (
             r"/squares \(Mul\) reaches 162,455", absorbed, "/squares"),
     Failure("E[x^2] - E[x]^2; a large number added and taken away", BF16, "cancellation", "takes the difference",
             lambda folder, tiny: tiny.drift(folder, 24, culprit=12), "/norm/Shift, /norm/Unshift"),
+    Failure("a product whose terms cancel", BF16, "cancellation",
+            r"/y \(MatMul\) adds up terms, of values up to 50.*, that nearly cancel: it leaves at most .* times larger than it",
+            product, "/y"),
+    Failure("LayerNormalization of values that differ by little", BF16, "cancellation",
+            r"takes the mean off values up to 6.*, which are wrong by 0\.1.*, and leaves at most", normalized, "/high, /y"),
     Failure("half a rounding step lost in every layer", BF16, "accumulation", "no node: the curve over depth is drawn",
             check="test_observed.py"),
     Failure("an epsilon that a converter changed", "fake", "kernel",

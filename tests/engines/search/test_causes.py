@@ -12,6 +12,7 @@ import pytest
 
 import flows
 from engines.causes import KINDS
+from engines.compare.criterion import Signature
 from engines.findings import Case, Findings, Suspect, Workaround
 from engines.probe import HUGE, Candidate, Score
 from engines.search import cause
@@ -270,6 +271,61 @@ def test_what_rounding_its_inputs_does_to_any_node_explains_no_failure(added: fl
     product = Score("t", rel_l2=2e-4, max_abs=2e-4, absmax=0.8)
     inner = [cause.Inner("MatMul", "/m", product, ("x",)), cause.Inner("Add", "/a", product, ("t",))]
     assert cause.name_cause(Findings(), CASE, inner, "float16", suspect).name == name
+
+
+@pytest.mark.parametrize(
+    ("op", "off", "name", "said"),
+    [
+        ("Exp", 0.1, "rounding", "it reads values up to 8, which are rounded by up to 0.004"),
+        (
+            "LayerNormalization",
+            0.1,
+            "cancellation",
+            "it takes the mean off values up to 8, which are wrong by 0.03 %, and",
+        ),
+        (
+            "Conv",
+            0.1,
+            "cancellation",
+            "it adds up terms that nearly cancel, of values up to 8, which are wrong by 0.03 %, and",
+        ),
+        ("Conv", 0.0011, "rounding", "it reads values up to 8"),
+        ("ReduceL2", 0.1, "rounding", "it reads values up to 8"),
+    ],
+)
+@pytest.mark.parametrize("accused", [False, True])
+def test_what_cancels_is_said_of_what_was_seen_to(op: str, off: float, name: str, said: str, accused: bool) -> None:
+    """A bias before an exponent made that "the difference of nearly equal values"."""
+    case = Case(CASE.candidate, CASE.sample, own=off, needs_higher_inputs=not accused)
+    suspect = Suspect(0, 0, "0", 1.0, 1.0, "/y", added=off, added_exact=0.0) if accused else None
+    bias = Score("t", rel_l2=3e-4, max_abs=4e-3, absmax=8.0)
+    made = Score("y", rel_l2=off, max_abs=0.5, absmax=3.0)
+    inner = [cause.Inner("Add", "/bias", bias, ("x",)), cause.Inner(op, "/y", made, ("t",))]
+    found = cause.name_cause(Findings(), case, inner, "float16", suspect)
+    assert (found.name, said in found.evidence) == (name, True), found.evidence
+
+
+@pytest.mark.parametrize(
+    ("op", "emulated", "emulating", "off", "name"),
+    [
+        ("Gemm", None, True, 0.1, "cancellation"),
+        ("Gemm", 0.09, False, 0.1, "cancellation"),
+        ("Gemm", 0.03, False, 0.1, "unknown"),  # the precision explains a third of it
+        ("Gemm", None, False, 0.1, "unknown"),  # nobody knows what it explains
+        ("Gemm", None, True, 0.005, "unknown"),  # four times what rounding makes of terms that do not cancel: 0.0059
+        ("ReduceSumSquare", None, True, 0.1, "unknown"),
+    ],
+)
+def test_a_sum_cancels_where_rounding_alone_makes_more_of_it_than_of_its_terms(
+    op: str, emulated: float | None, emulating: bool, off: float, name: str
+) -> None:
+    findings = Findings(emulated=emulated, signature=Signature(kind="accuracy", sample="real:0", errors={"y": 0.1}))
+    inner = [
+        cause.Inner("", "", Score("x", absmax=8.0)),
+        cause.Inner(op, "/y", Score("y", rel_l2=off, absmax=1.0), ("x",)),
+    ]
+    found = cause.name_cause(findings, CASE, inner, "float16", None, emulating=emulating)
+    assert found.name == name, found.evidence
 
 
 @pytest.mark.parametrize(
