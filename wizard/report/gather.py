@@ -53,7 +53,7 @@ from wizard.report.probe_words import kept, part, size, verdict
 from wizard.report.stage import stage
 from wizard.report.vicinity import Vicinity, ids, vicinity
 from wizard.session.following import offer
-from wizard.session.state import State, Visit, find_index
+from wizard.session.state import State, Visit, count_nodes, find_index
 from wizard.words import count, elide, listing, margin, number, show_error, switch, visible
 
 Table = list[dict[str, Any]]
@@ -198,7 +198,7 @@ def searches(state: State, fewest: int = 6) -> tuple[Search, ...]:
         said, _ = verdict(probe, known.measurement, findings[asked.run])
         runs.setdefault(asked.run, []).append(Look(said, size(probe), part(probe), kept(probe)))
     return tuple(
-        Search(visit.node, visit.step, state.nodes, tuple(runs[visit.run]))
+        Search(visit.node, visit.step, count_nodes(state, findings[visit.run].model), tuple(runs[visit.run]))
         for visit in state.route
         if len(runs.get(visit.run, ())) >= fewest
     )

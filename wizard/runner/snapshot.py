@@ -20,6 +20,7 @@ from wizard.runner.estimate import Estimate, Experience, Rest, classify, estimat
 from wizard.runner.ledger import Ledger
 from wizard.runner.limits import tell_of_waiting
 from wizard.session.decide import Ask, RunStep
+from wizard.session.state import count_nodes
 
 
 class Work:
@@ -74,14 +75,13 @@ class Artist:
 
     def snapshot(self) -> progress.Snapshot:
         """The work at hand, as it is."""
-        control, work = self._control, self._work
+        control, work, state = self._control, self._work, self._ledger.state
         here, drive, note, running = work.here, work.drive, work.note, control.phase == "running"
         offered = work.estimate.cost if control.phase == "offer" else Cost()
         done, expected, planned, planned_most, rest = 0, offered.probes, -1, -1, Rest()
         if drive and running:
             done = len(drive.asked) - bool(drive.current)
             said = left_of(note, done - work.noted_at)
-            state = self._ledger.state
             if work.spec:
                 work.estimate = look_again(work.estimate, work.spec, drive.context, state, self._ledger.store)
             ctx, cost = drive.context, work.estimate.cost
@@ -112,7 +112,7 @@ class Artist:
             planned_most=planned_most,
             best=note.best if running else -1,
             tried=control.tried() if running else 0,
-            nodes=self._ledger.state.nodes or -1,
+            nodes=count_nodes(state, state.findings.model) or -1,
             elapsed=round(time.monotonic() - work.began, 2),
             eta=rest.seconds,
             eta_least=rest.least,

@@ -35,7 +35,7 @@ from wizard.runner.snapshot import Work
 from wizard.session.decide import RunStep
 from wizard.session.events import NoteAdded, StepCancelled, StepFinished, StepStarted
 from wizard.session.problems import SessionProblem
-from wizard.session.state import State
+from wizard.session.state import State, count_nodes
 
 _log = logging.getLogger(__name__)
 
@@ -298,7 +298,7 @@ class Stepping:
         if self._jobs(ctx) > 1:
             self._scout.begin(started, spec, ctx)
         began = time.monotonic()
-        control.tried = lambda: count_tried(spec, work.note, self._ledger.state.nodes)
+        control.tried = lambda: count_tried(spec, work.note, count_nodes(self._ledger.state, ctx.findings.model))
         try:
             finish = await control.interruptible(drive.finish())
             if finish is not None:

@@ -14,7 +14,7 @@ from engines.store.content import Store
 from wizard.report.probe_words import Outcome, part, size, tried, verdict
 from wizard.report.strip import Span, Strip, Trail, parse
 from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, Rewound, StepStarted
-from wizard.session.state import State, fold
+from wizard.session.state import State, count_nodes, fold
 
 KEPT = 200  # rows of a run that are handed out
 
@@ -46,6 +46,7 @@ class Hunt(msgspec.Struct, frozen=True):
     began: float = 0.0  # when the run started
     strip: Strip = Strip()  # what is known of each node
     trying: tuple[Span, ...] = ()  # the part that the oldest running probe tries, () for none or the whole model
+    whole: int = 0  # nodes of the model that is searched: the cleaned one, once it was cleaned up; 0: not known yet
 
 
 class Board:
@@ -67,7 +68,7 @@ class Board:
         self._finished = 0
         self._best: list[tuple[int, float]] = []
         if not resumed:
-            self._trail = Trail(self.state.nodes)
+            self._trail = Trail(count_nodes(self.state, self.state.findings.model))
 
     def extend(self, events: Iterable[AnyEvent]) -> bool:
         """Take further events in. True when there were any. Raises ``ValueError`` for a journal of another version."""
@@ -96,7 +97,16 @@ class Board:
         resumed = here is not None and here.resumed
         rows = tuple(self._rows.values())[-KEPT:]
         trying = next((self._parts.get(row.key, "") for row in rows if row.state == "running"), "")
-        return Hunt(rows, self._finished, tuple(self._best), resumed, self._began, self._trail.strip, parse(trying))
+        return Hunt(
+            rows,
+            self._finished,
+            tuple(self._best),
+            resumed,
+            self._began,
+            self._trail.strip,
+            parse(trying),
+            self._trail.whole,
+        )
 
     def number(self, key: str) -> int:
         """The number of a probe of this run, 0 for any other."""
@@ -142,7 +152,7 @@ class Board:
             run=measurement.run_seconds if measurement else 0.0,
         )
         if not self._trail.whole:
-            self._trail = Trail(self.state.nodes)
+            self._trail = Trail(count_nodes(self.state, self.state.findings.model))
         self._trail.take(self._parts.get(event.key, ""), outcome, detail)
         if outcome == "fails" and row.nodes and (not self._best or nodes < self._best[-1][0]):
             self._best.append((nodes, event.ts))

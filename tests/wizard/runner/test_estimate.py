@@ -219,7 +219,7 @@ def test_what_is_offered_and_what_is_left_stand_in_the_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cost = Cost(1, 2, 3, 4.0, 5, 10.0, 6.0, 7.0, 8, 9, 11.0)
-    state = SimpleNamespace(runs=1, nodes=0, seq=7)
+    state = State(runs=1, seq=7)
     control: Any = SimpleNamespace(
         phase="offer", reason="", paused=False, stopping="", controller="", control=0, tried=lambda: 0
     )

@@ -229,7 +229,7 @@ class StepScreen(SessionScreen):
             height = 5 if self.app.size.height >= 32 else 3
             tolerance = criterion.tolerance if criterion else None
             metric = criterion.metric if criterion else str((visit.outcome or {}).get("metric") or "")
-            seen = Seen(scene.sight, tolerance, metric, scene.hunt, scene.state.nodes, height)
+            seen = Seen(scene.sight, tolerance, metric, scene.hunt, scene.hunt.whole, height)
             outcome = drop_said(scene.short(visit.outcome or {}), because)
             named = scene.names_left_out if scene.sight.names.in_sight(visit.outcome) else ""
             self.query_one("#measured-panel", Panel).name_it("Measured", named, needed=True)
@@ -294,7 +294,7 @@ class StepScreen(SessionScreen):
             self.query_one("#model-panel").display = False
             return
         hunt, work = scene.hunt, scene.work
-        whole, rows = scene.state.nodes, self.app.size.height
+        whole, rows = hunt.whole, self.app.size.height
         model = self.query_one("#model", Model)
         model.most = 1 if rows < 28 else 2 if rows < 36 else 4
         model.show(hunt if scene.face == "running" else msgspec.structs.replace(hunt, trying=()))

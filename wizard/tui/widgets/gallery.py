@@ -36,7 +36,7 @@ def gallery(scene: Scene, width: int, glyphs: Glyphs) -> list[Content]:
         if looked := pictures.outcome_looks(visit.outcome or {}):
             drawn.append(("How often it fails", pictures.interval(*looked, width, glyphs)))
             break
-    drawn.append(("The probes of the latest step", history(scene.hunt, width, glyphs, state.nodes)))
+    drawn.append(("The probes of the latest step", history(scene.hunt, width, glyphs, scene.hunt.whole)))
     rows_: list[Content] = []
     for heading, picture in drawn:
         if picture:
