@@ -163,7 +163,9 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
     if switched is not None:
         ok = say_tried(switched.samples_ok, switched.samples_n, switched.unseen)
         off = ", ".join(switched.switched_off) or switched.engine
-        message = f"{off}: {ok}, error {say_amount(switched.error, ask.criterion.metric)}."
+        gone = " off" if switched.kind in ("optimizer", "tactic") else ""
+        most = say_amount(switched.error, ask.criterion.metric)
+        message = f"{off}{gone}: {ok}. With it the error is at most {most}."
         return msgspec.structs.replace(cure, workaround=switched, message=message)
     if hides_when_watched(findings) and not ctx.check:
         apart, said, files = yield from _keep_apart(ask)

@@ -1,12 +1,15 @@
 """``issue.md`` and ``README.txt`` of a case: what its finder hands to the engine's maintainers, and ten lines for whoever opens
 the folder. Pure; the report is told without folders, users and hosts already."""
 
+import re
 from collections.abc import Mapping
 
 from engines import outside
 from engines.compare.say import say_part
 from engines.declaration import TRACKER
 from engines.discovery import find
+from engines.findings import Lookalike
+from engines.search.lookalike import say_lookalike
 from engines.spec import parse
 from wizard.bundle.check_script import Asked
 from wizard.report.document import Culprit, Report
@@ -31,10 +34,12 @@ def issue(report: Report, culprit: Culprit, asked: Asked, commands: str) -> str:
         for slot, text in fill(report, culprit, asked, commands).items()
     }
     run = outside.found(engine, asked.version)
-    where = f"with {outside.title(run)} {asked.version}".rstrip()
+    where = f"{outside.title(run)} {asked.version}".rstrip()
     if outside.is_emulation(run) and (precision := engine.get("precision")):  # no engine that anybody else knows of
         where = f"in {precision.upper()}"
-    title = visible(f"{' + '.join(culprit.ops[:4])}: {culprit.cause.replace('-', ' ')} {where}")
+    does = _say_does(culprit) if not where.startswith("in ") else "gives wrong results"
+    what = " + ".join(culprit.ops[:4])
+    title = visible(f"{what} {does} {where} ({culprit.cause.replace('-', ' ')})")
     link = f"<!-- For {tracker.url} ; attach this folder as a zip file. -->\n\n" if tracker.url else ""
     parts = [
         f"{heading}\n\n{slots[slot]}" if heading.startswith("#") else f"**{heading}**: {slots[slot]}"
@@ -50,6 +55,7 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
     versions = environment.get("versions", {})
     reference = environment.get("reference", {})
     lines = [line for line in commands.splitlines() if line and not line.startswith("#!")]
+    lines.insert(bool(lines), f"# {say_needs(asked)}")  # behind the line that says where to run them
     script = "\n".join(["```sh", *lines, "```"])
     judged, spec = f"{reference.get('name', report.reference)} {reference.get('version', '')}".strip(), report.reference
     if report.reference_replaced:  # what was given computes nothing, or was found wrong
@@ -59,7 +65,7 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
         "description": (
             f"A part of {count(len(culprit.nodes), 'node')} ({listing(culprit.ops, 6)}), cut out of a model of "
             f"{count(report.nodes_before, 'node')}, {_say_does(culprit)} {asked.found_with}. "
-            + literal(culprit.evidence)
+            + literal(" ".join(filter(None, (culprit.evidence, *map(say_lookalike, _list_alike(report, culprit))))))
         ),
         "expected": (
             f"The outputs in expected.npz, as {judged} gives them{_say_exact(culprit)} (`--reference {spec}`)."
@@ -80,6 +86,21 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
         "api": "Python",
         "unknown": UNKNOWN,
     }
+
+
+def _list_alike(report: Report, culprit: Culprit) -> list[Lookalike]:
+    """The known bugs that this culprit looks like, of those that any does."""
+    return [like for like in report.lookalikes if set(like.nodes) & set(culprit.nodes)]
+
+
+def say_needs(asked: Asked) -> str:
+    """What check.py needs, as one installs it; of a check of the user's nobody here knows all."""
+    declared = find(parse(asked.engine).name)
+    packages = declared.install.removeprefix("pip install ") if declared else ""
+    if asked.check or not packages or declared is None or declared.required:
+        return "check.py needs numpy and the engine's own package."
+    exact = " " not in packages and re.fullmatch(r"[0-9]+(\.[0-9]+)+", asked.version)
+    return f"check.py needs: pip install numpy {packages}{f'=={asked.version}' if exact else ''}"
 
 
 def _say_allowed(report: Report) -> str:
@@ -121,7 +142,7 @@ def _say_actual(report: Report, culprit: Culprit) -> str:
 
 
 def readme(culprit: Culprit, asked: Asked, lacking: str = "") -> str:
-    """Ten lines for whoever gets the folder. ``lacking``: why there is no model in it."""
+    """Some ten lines for whoever gets the folder. ``lacking``: why there is no model in it."""
     fed = "model.onnx is the failing part, inputs.npz what it is fed, expected.npz what is right; commands.sh: other tools."
     if culprit.needs_higher_inputs:
         fed = (
@@ -134,7 +155,8 @@ def readme(culprit: Culprit, asked: Asked, lacking: str = "") -> str:
             "",
             "Run:  python check.py",
             "      exit 1: the fault is still there; exit 0: it is gone; exit 2: that cannot be told here.",
-            "It needs numpy and the engine's own package. A rel_l2 of 0.5 is wrong by 50 %: of this part, not of the model.",
+            say_needs(asked),
+            "A rel_l2 of 0.5 in what it prints is wrong by 50 %: of this part, not of the model.",
             "",
             lacking or fed,
             f"issue.md is a bug report for {name_addressee(asked.engine, (culprit.cause,))}; report.html says what to do now.",

@@ -31,17 +31,50 @@ def list_deeds(report: Report) -> list[Deed]:
             made.append(Deed(f"Apply the workaround. Paste this first ({tool}); for the rest see {rest}:", line))
         elif w.apply:
             made.append(Deed(f"Apply the workaround: {rest} says how."))
+    made += list_known(report)
     if report.culprits:
         whose = name_addressee(report.engine, (c.cause for c in report.culprits))
         made.append(
             Deed(
-                f"Send the case folder as a zip file to {whose}; {ISSUE} in it is the text. Look into it "
-                "first: names, weights and inputs are those of your model."
+                say_when(
+                    report, f"send the case folder as a zip file to {whose}; {ISSUE} in it is the text. Look into it "
+                )
+                + "first: names, weights and inputs are those of your model."
             )
         )
     if report.next:
-        made.append(Deed("Is it a known bug, and what else cures it? This goes on with that:", report.next))
+        made.append(Deed(f"{ask_known(report)} This goes on with that:", report.next))
     return made
+
+
+def list_known(report: Report) -> list[Deed]:
+    """What to do first where somebody has reported the like of it: nobody thanks for a bug that is mended, or told twice."""
+    if not report.lookalikes:
+        return []
+    like = report.lookalikes[0]
+    is_it = "It is" if like.confirmed else "It looks like"
+    what = like.thread or f"the known bug {like.bug}"
+    if like.mended:
+        declared = find(parse(report.engine).name)
+        release = f"{declared.title or declared.name if declared else report.engine} {like.mended}"
+        return [Deed(f"{is_it} {what}, which {release} has mended: try that release, or a later one.")]
+    if like.thread:
+        return [Deed(f"{is_it} {what}: read that first, and if it is the same, tell what you found there.")]
+    return []
+
+
+def say_when(report: Report, deed: str) -> str:
+    """A sentence that says to hand the case on, after the condition under which one should."""
+    if not list_known(report):
+        return deed[:1].upper() + deed[1:]
+    return f"If it is {'still wrong there' if report.lookalikes[0].mended else 'another fault'}, {deed}"
+
+
+def ask_known(report: Report) -> str:
+    """What is asked after the case."""
+    if not report.lookalikes:
+        return "Is it a known bug, and what else cures it?"
+    return "What else cures it?" if report.lookalikes[0].confirmed else "Is it that bug, and what else cures it?"
 
 
 def name_addressee(engine: str, causes: Iterable[str]) -> str:

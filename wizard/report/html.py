@@ -1,6 +1,7 @@
 """The report as one HTML page: no network, no script, light and dark, every name escaped."""
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.resources import files
@@ -13,7 +14,7 @@ from wizard.flow.model import Flow
 from wizard.report import picture
 from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Report, readable
-from wizard.report.gather import say_effect, say_source
+from wizard.report.gather import say_effect, say_inside, say_source
 from wizard.report.hand_on import list_deeds
 from wizard.report.lost import say_values_apart, say_values_lost, say_where
 from wizard.report.markdown import error, flat, version
@@ -34,6 +35,8 @@ from wizard.words import (
 
 SEARCHES, ROUNDS = 6, 8  # that are drawn
 UNFOLDED = 16  # names of a long list that are seen at once
+NO_BREAK = "\u00a0"
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|dB|ms|s|min|h|[KMGT]iB)(?!\w))")
 
 
 def to_html(report: Report, flow: Flow | None = None) -> str:
@@ -91,29 +94,42 @@ def read_template() -> Any:
     import jinja2
 
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=show_literally
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=show_value
     )
     environment.filters.update(
-        number=number, decibels=decibels, duration=duration, margin=margin, switch=switch, name=show_name, whole=whole,
+        number=number, decibels=decibels, duration=duration, margin=margin, switch=switch, name=whole_name, whole=whole,
         lost=say_values_lost, apart=say_values_apart, where=say_where, sample=say_sample, joined=join_names,
-        version=version, error=error, amount=show_error, wrong_by=wrong_by, wrong_in=say_part,
+        version=version, error=error, amount=show_error, wrong_by=wrong_by, wrong_in=say_part, inside=say_inside,
     )  # fmt: skip
     return environment.from_string((files("wizard.report") / "report.html.j2").read_text(encoding="utf-8"))
 
 
 def join_names(names: Sequence[str]) -> Any:
     """Names as code, a comma between two; of very many all but the first are folded away."""
-    from markupsafe import Markup, escape
+    from markupsafe import Markup
 
-    shown = [Markup(f"<code>{escape(show_literally(show_name(name)))}</code>") for name in names]  # noqa: S704
+    shown = [Markup(f"<code>{whole_name(name)}</code>") for name in names]  # noqa: S704
     if len(shown) < 2 * UNFOLDED:
         return Markup(", ").join(shown)
     first, others = Markup(", ").join(shown[:UNFOLDED]), Markup(", ").join(shown[UNFOLDED:])
     return Markup(f"{first}<details><summary>and {len(names) - UNFOLDED} more</summary>{others}</details>")  # noqa: S704
 
 
+def show_value(value: object) -> object:
+    """Every value on its way into the page: as it is, and no line breaks between a number and its unit."""
+    shown = show_literally(value)
+    return _BEFORE_UNIT.sub(NO_BREAK, shown) if type(shown) is str else shown
+
+
+def whole_name(value: str) -> Any:
+    """A name of the model: it may hold what looks like a unit, and is to be copied as it is."""
+    from markupsafe import escape
+
+    return escape(show_literally(show_name(value)))
+
+
 def show_literally(value: object) -> object:
-    """Every value on its way into the page: names keep no character that an editor or a terminal would act on, and of a long word
+    """A value in plain letters: names keep no character that an editor or a terminal would act on, and of a long word
     both ends."""
     return visible(elide(value, TEXT), keep="\n", longest=WORD) if type(value) is str else value
 

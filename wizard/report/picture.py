@@ -128,10 +128,11 @@ def before_and_after(report: Report) -> str:
         else ((report.samples_failing, report.samples), (w.samples_n - w.samples_ok, w.samples_n))
     )
     drawn, y = [], 6.0
+    thing, things = ("other", "others") if w.unseen_n else ("sample", "samples")
     for name, (wrong, of) in zip(("as it is", "with the workaround"), counts, strict=True):
-        share = WIDTH * wrong / of if of else 0.0
+        share, all_of = WIDTH * wrong / of if of else 0.0, count(of, thing, things)
         drawn.append(
-            f'<text class="axis" x="0" y="{y + 11}">{name}: {wrong:,} of {count(of, "sample")} wrong, {of - wrong:,} right</text>'
+            f'<text class="axis" x="0" y="{y + 11}">{name}: {wrong:,} of {all_of} wrong, {of - wrong:,} right</text>'
             f'<rect class="good" x="0" y="{y + 16}" width="{WIDTH}" height="16"/>'
             + (f'<rect class="bad" x="0" y="{y + 16}" width="{share:.1f}" height="16"/>' if share else "")
         )
@@ -155,7 +156,7 @@ def before_and_after(report: Report) -> str:
         )
         y += 14
     (before, all_), (after, of) = counts
-    said = f"{before} of {all_} samples are wrong as it is, {after} of {of} with the workaround"
+    said = f"{before} of {all_} {things} are wrong as it is, {after} of {of} with the workaround"
     return _svg(y, said, "".join(drawn), fits=True)
 
 

@@ -10,8 +10,8 @@ from engines.probe import WRAPS
 from wizard.bundle.check_script import can_check
 from wizard.ladder.offer import offer_ladder
 from wizard.report.document import Report
-from wizard.report.gather import gather, say_effect, summary
-from wizard.report.hand_on import APPLY, Deed, name_addressee, say_first
+from wizard.report.gather import gather, say_effect, say_inside, summary
+from wizard.report.hand_on import APPLY, Deed, ask_known, list_known, name_addressee, say_first, say_when
 from wizard.session.folder import name_for_command
 from wizard.session.following import offer
 from wizard.tui.scene import Scene, commands
@@ -37,8 +37,14 @@ def shorten_path(path: Path) -> str:
 
 
 def report(scene: Scene) -> Report:
-    """What the report says, without its tables."""
-    return gather(scene.state, scene.flow, scene.problem, lambda _digest: [], names=scene.sight.names)
+    """What the report says, without its tables. Where steps have found nodes that the graph does not have, as a journal that
+    somebody has changed may say, without the graph, too."""
+    sight = scene.sight
+    with contextlib.suppress(LookupError, ValueError):
+        return gather(
+            scene.state, scene.flow, scene.problem, lambda _: [], graph=lambda _: sight.graph, names=sight.names
+        )
+    return gather(scene.state, scene.flow, scene.problem, lambda _: [], names=sight.names)
 
 
 def say_found(said: Report) -> list[str]:
@@ -96,16 +102,18 @@ def _list_by_verdict(scene: Scene, verdict: str) -> list[Deed]:
 
 def _list_cures(scene: Scene, cure: Workaround) -> list[Deed]:
     """How the workaround is put to use: the model that has it, or the engine's words for it."""
-    here, made = scene.folder, []
+    here, made, told = scene.folder, [], report(scene).workaround
+    inside = say_inside(told) if told is not None else ""
     if MIXED in scene.files:
         kept = len(cure.keep_names)
-        said = f": {count(kept, 'node')} of it, named below, {'stays' if kept == 1 else 'stay'} in higher precision."
+        stay = "stays" if kept == 1 and not inside else "stay"
+        said = f": {count(kept, 'node')} of it{inside}, named below, {stay} in higher precision."
         instead = f"Use this model in place of yours{said if kept else f'. {remedy(cure)}'}"
         made.append(Deed(instead, shorten_path(here / MIXED)))
     else:
-        made.append(Deed(remedy(cure)))
+        made.append(Deed(remedy(cure, inside)))
     if f"case/{APPLY}" in scene.files:
-        made.append(say_first(report(scene).workaround, shorten_path(here / "case" / APPLY)))
+        made.append(say_first(told, shorten_path(here / "case" / APPLY)))
     elif MIXED not in scene.files and cure.keep_names:
         made.append(Deed("{copy} copies commands that do it with other tools."))
     return made
@@ -131,14 +139,16 @@ def _list_handing_on(scene: Scene) -> list[Deed]:
         return []
     case = scene.folder / "case"
     whose = name_addressee(scene.problem.engine, [c.cause for c in scene.state.findings.culprits])
+    said = report(scene)
+    hand = f"hand the case folder on to {whose}: attach it as a zip; issue.md in it is the text. This shows the fault:"
     made = [
+        *list_known(said),
         Deed(
-            f"Hand the case folder on to {whose}: attach it as a zip; issue.md in it is the "
-            "text. This shows the fault:",
+            say_when(said, hand),
             f"python {shorten_path(case / 'check.py')}"
             if can_check(scene.problem)
             else f"cat {shorten_path(case / 'commands.sh')}",
-        )
+        ),
     ]
     if "case/traces.txt" in scene.files:
         made.append(
@@ -152,8 +162,7 @@ def _list_going_on(scene: Scene) -> list[Deed]:
     """What can be asked after the end."""
     name, made = name_for_command(scene.folder), []
     if offer(scene.state, scene.problem):
-        told = "Is it a known bug, and what else cures it? {after} goes on with that, or:"
-        made.append(Deed(told, f"narrowdown after {name}"))
+        made.append(Deed(f"{ask_known(report(scene))} {{after}} goes on with that, or:", f"narrowdown after {name}"))
     if line := offer_ladder(scene.state, scene.problem, name):
         told = "Since when is it wrong, and is it mended? This installs releases and says first how large they are:"
         made.append(Deed(told, line))
@@ -168,10 +177,13 @@ def effect(said: Report) -> str:
     return " ".join(filter(None, (said.explanation, say_effect(said))))
 
 
-def remedy(cure: Workaround) -> str:
-    """A workaround as a thing to do; where an engine ends it, no full stop does, as one would copy that, too."""
+def remedy(cure: Workaround, inside: str = "") -> str:
+    """A workaround as a thing to do; where an engine ends it, no full stop does, as one would copy that, too. ``inside``: what is
+    kept beside the nodes that are counted, with a space in front."""
     if cure.keep_names:
-        return f"Keep {count(len(cure.keep_names), 'node')} in higher precision, the others as they are; they are named below."
+        few = len(cure.keep_names)
+        named = "it is" if few == 1 else "they are"
+        return f"Keep {count(few, 'node')}{inside} in higher precision, the others as they are; {named} named below."
     if cure.kind == "control-flow":
         condition = f" It is right only while {cure.condition}." if cure.condition else ""
         return f"In it {listing(cure.switched_off)} {'is' if len(cure.switched_off) == 1 else 'are'} fixed to one way.{condition}"

@@ -19,13 +19,14 @@ from wizard.session.state import State, find_index
 class Sight(msgspec.Struct, frozen=True):
     """``logs``: log10 of each watched tensor's error, in topological order; ``here``: the culprit's place among them, -1 where
     unknown. ``places``: the neighbourhood of each culprit and of what is suspected now; ``now``: which of them that is, -1 the
-    last. ``names``: what is left out of names."""
+    last. ``names``: what is left out of names. ``graph``: of the model that is searched, None where it is not known."""
 
     logs: tuple[float, ...] = ()
     here: int = -1
     places: tuple[Vicinity, ...] = ()
     now: int = -1
     names: Shared = Shared()
+    graph: GraphIndex | None = None
 
 
 class _Key(msgspec.Struct, frozen=True):
@@ -61,7 +62,7 @@ class Eye:
             )
             places = {nodes: place for nodes, place in drawn.items() if place.spots}
             now = list(places).index(key.now) if key.now in places else -1
-            self._sight = Sight(logs, here, tuple(places.values()), now, names)
+            self._sight = Sight(logs, here, tuple(places.values()), now, names, index)
         return self._sight
 
     def _graph(self, digest: str) -> GraphIndex | None:

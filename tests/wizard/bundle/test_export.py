@@ -18,13 +18,13 @@ from onnx import TensorProto, helper
 from engines import discovery
 from engines.compare.criterion import Criterion, Signature
 from engines.declaration import TRACKER
-from engines.findings import Case, Culprit, Findings, Workaround
+from engines.findings import Case, Culprit, Findings, Lookalike, Workaround
 from engines.probe import Candidate, Inspect, Measurement
 from engines.store.content import Store
 from wizard.bundle.case import write_case
 from wizard.bundle.check_script import Asked
 from wizard.bundle.export import NothingToExport, export, hand_on
-from wizard.bundle.issue import issue, readme
+from wizard.bundle.issue import issue, readme, say_needs
 from wizard.bundle.models import _write_files, find_model, find_sound, write_worked_around
 from wizard.problem import Problem
 from wizard.report.canonical import canonical
@@ -314,8 +314,48 @@ def test_a_bug_report_has_the_fields_of_the_trackers_template(session: Path, tmp
         assert "python check.py" in text.partition("```sh")[2]
         assert str(session) not in text
         readme = (place / "README.txt").read_text()
-        assert len(readme.splitlines()) == 10
+        assert len(readme.splitlines()) == 11
         assert "python check.py" in readme
+        assert "check.py needs: pip install numpy onnxruntime" in readme
+        assert "# check.py needs: pip install numpy onnxruntime" in text.partition("```sh")[2]
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "check", "said"),
+    [
+        ("onnxruntime", "1.31.1", "", "check.py needs: pip install numpy onnxruntime==1.31.1"),
+        ("openvino", "2026.4.1-22345", "", "check.py needs: pip install numpy openvino"),
+        ("tensorrt", "10.6.0", "", "check.py needs: pip install numpy tensorrt cuda-bindings"),
+        ("onnxruntime", "1.31.1", "./mine", "check.py needs numpy and the engine's own package."),
+        ("command:run=./mine", "", "", "check.py needs numpy and the engine's own package."),
+        ("somebodys", "1.0", "", "check.py needs numpy and the engine's own package."),
+    ],
+)
+def test_a_case_says_how_to_install_what_its_check_needs(engine: str, version: str, check: str, said: str) -> None:
+    """Whoever gets it has the folder alone, and does not know what "the engine's own package" is called."""
+    assert say_needs(Asked(engine, engine, Criterion(), check=check, version=version)) == said
+
+
+def test_a_bug_report_begins_with_what_goes_wrong_and_with_what_is_known_of_it(session: Path) -> None:
+    report = read(session).report()
+    culprit = msgspec.structs.replace(report.culprits[0], ops=("Pad", "MaxPool"), cause="optimizer")
+    asked = Asked("onnxruntime:optimization=all", "onnxruntime", Criterion(), version="1.31.1")
+
+    def lines(cause: str, engine: str, *likes: Lookalike) -> list[str]:
+        at_fault = msgspec.structs.replace(culprit, cause=cause)
+        told = msgspec.structs.replace(report, lookalikes=likes)
+        return issue(told, at_fault, msgspec.structs.replace(asked, engine=engine), "").splitlines()
+
+    assert "# Pad + MaxPool gives wrong results with ONNX Runtime 1.31.1 (optimizer)" in lines(
+        "optimizer", asked.engine
+    )
+    assert "# Pad + MaxPool is refused by ONNX Runtime 1.31.1 (build failure)" in lines("build-failure", asked.engine)
+    assert "# Pad + MaxPool gives wrong results in FP16 (overflow)" in lines("overflow", "emulate:precision=fp16")
+    known = Lookalike("b", "who/what#18136", "Zeros are lost.", mended="1.32.0", nodes=culprit.nodes[:1])
+    other = Lookalike("c", "who/what#99", "Of another culprit.", nodes=("elsewhere",))
+    text = "\n".join(lines("optimizer", asked.engine, known, other))
+    assert "It looks like a known bug, who/what\\#18136: Zeros are lost." in text
+    assert "#99" not in text
 
 
 @pytest.mark.parametrize("name", [name for name, declared in OURS_DECLARED.items() if declared.tracker])
@@ -365,7 +405,7 @@ def test_a_part_whose_inputs_were_rounded_is_not_said_to_be_right_elsewhere(sess
     rounded = msgspec.structs.replace(report.culprits[0], needs_higher_inputs=True)
     assert "from exact inputs" in issue(report, rounded, asked, "")
     assert "Nothing gives that from rounded ones" in readme(rounded, asked)
-    assert len(readme(rounded, asked).splitlines()) == 11
+    assert len(readme(rounded, asked).splitlines()) == 12
     assert "exact inputs" not in issue(report, report.culprits[0], asked, "") + readme(report.culprits[0], asked)
 
 

@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 
 from engines.compare.values import Values
 from engines.declaration import Recipe
+from engines.findings import Lookalike
 from engines.probe import HUGE
 from wizard.flow.load import load
 from wizard.flow.render import walked
@@ -191,7 +192,7 @@ def test_how_wrong_the_model_is_stands_on_every_last_page() -> None:
     told = msgspec.structs.replace(report(), explanation=small)
     assert summary(told)[:2] == [told.headline, f"  {small}"]
     assert literal(small) in to_markdown(told)
-    assert small in to_html(told)
+    assert small in text_of(to_html(told))
     assert summary(msgspec.structs.replace(told, explanation=""))[1].startswith("  culprit 1")
 
 
@@ -292,13 +293,56 @@ def test_a_click_on_a_bar_goes_to_its_numbers() -> None:
     assert "Round 2 of 2" in page.text
 
 
+@pytest.mark.parametrize(
+    ("like", "first", "sends", "asks"),
+    [
+        (
+            Lookalike("b", "who/what#18136", "Zeros are lost.", mended="1.32.0"),
+            "It looks like who/what#18136, which ONNX Runtime 1.32.0 has mended: try that release, or a later one.",
+            "If it is still wrong there, send the case folder",
+            "Is it that bug, and what else cures it?",
+        ),
+        (
+            Lookalike("b", "who/what#18136", "Zeros are lost.", confirmed=True),
+            "It is who/what#18136: read that first, and if it is the same, tell what you found there.",
+            "If it is another fault, send the case folder",
+            "What else cures it?",
+        ),
+        (Lookalike("b", "", "Zeros are lost."), "", "Send the case folder", "Is it that bug, and what else cures it?"),
+    ],
+)
+def test_who_meets_a_known_bug_is_not_told_to_report_it_once_more(
+    like: Lookalike, first: str, sends: str, asks: str
+) -> None:
+    told = msgspec.structs.replace(
+        report(), engine="onnxruntime", workaround=None, next="narrowdown after k7f3", lookalikes=(like,)
+    )
+    texts = [deed.text for deed in list_deeds(told)]
+    assert texts[: bool(first)] == [first][: bool(first)]
+    assert [text for text in texts if text.startswith(sends)]
+    assert texts[-1].startswith(asks)
+
+
+def test_a_number_and_its_unit_stand_on_one_line_and_names_are_as_they_were() -> None:
+    name = "block 3 s/keep 5 %"
+    one = report()
+    told = msgspec.structs.replace(
+        one,
+        explanation="y is wrong by 2.37 % after 12 ms, 3 steps and 20 sums.",
+        culprits=(msgspec.structs.replace(one.culprits[0], nodes=(name,)),),
+    )
+    page = to_html(told)
+    assert "y is wrong by 2.37\u00a0% after 12\u00a0ms, 3 steps and 20 sums." in page
+    assert f"<code>{name}</code>" in page
+
+
 def test_before_and_after_compare_the_same_samples() -> None:
     told = report("Conv")
     assert told.workaround is not None
     cure = msgspec.structs.replace(told.workaround, unseen_n=47, unseen_ok=46, unseen_failing=43)
     drawn = picture.before_and_after(msgspec.structs.replace(told, workaround=cure))
-    assert "as it is: 43 of 47 samples wrong, 4 right" in drawn
-    assert "with the workaround: 1 of 47 samples wrong, 46 right" in drawn, "what the longer part of the bar stands for"
+    assert "as it is: 43 of 47 others wrong, 4 right" in drawn
+    assert "with the workaround: 1 of 47 others wrong, 46 right" in drawn, "what the longer part of the bar stands for"
     cure = msgspec.structs.replace(cure, unseen_n=0, samples_n=8, samples_ok=8)
     drawn = picture.before_and_after(msgspec.structs.replace(told, workaround=cure, samples=8, samples_failing=6))
     assert "as it is: 6 of 8 samples wrong" in drawn
@@ -623,7 +667,7 @@ def test_quantized_layers_are_a_table_of_decibels() -> None:
     text = to_markdown(report("Conv"))
     assert "| `Conv` | `Conv` | 1.9 dB | 0.0 dB | 4.4 dB |  | 41 % | int8 | per-tensor | yes |" in text
     assert "| `Sigmoid` | `Sigmoid` | 39.2 dB |  |  | exact | ? | uint8 |  |  |" in text
-    page = parsed(to_html(report("Conv"))).text
+    page = text_of(to_html(report("Conv")))
     assert page.index("Layers by SQNR") < page.index("1.9 dB") < page.index("39.2 dB")
     assert [row["sqnr_db"] for row in json.loads(to_json(report()))["layers"]] == [1.93, 39.2]
     none = msgspec.structs.replace(report(), layers=())

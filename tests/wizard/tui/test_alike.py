@@ -11,6 +11,7 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node
 from engines.probe import APART
 from wizard.report.gather import _workaround, culprit, headline
+from wizard.report.prefix import Shared
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.session import events as e
 from wizard.tui import narrative
@@ -232,3 +233,23 @@ def test_what_keeps_layers_apart_is_another_model_and_no_setting(kind: str) -> N
     assert "/pad/out" in remedy(cure)
     assert "the engine is then" not in remedy(cure)
     assert switch(kind) not in ("set", "switch off")
+
+
+@pytest.mark.parametrize("written", [(), ("worked-around.onnx",)])
+def test_what_a_loop_holds_is_said_to_be_kept_with_it(session: FakeSession, written: tuple[str, ...]) -> None:
+    """It is one node by count, and all of its body stays in higher precision, too."""
+    found = s.findings("/layer3/Loop")
+    assert found.workaround is not None
+    cure = msgspec.structs.replace(found.workaround, keep="0")
+    found = msgspec.structs.replace(found, workaround=cure, culprits=())
+    script = s.ended(session).script
+    script.add(e.StepStarted(run=9, node="layerwise", visit=2, step="layerwise", step_version=1))
+    script.add(e.StepFinished(run=9, node="layerwise", findings=msgspec.to_builtins(found)))
+    seen = Watcher(session, s.FakeLibrary(session).problem(session.folder)).look()
+    graph = GraphIndex("", (Node(0, "/layer3/Loop", "Loop", "", (), (0,)),), (), (), ())
+    beyond = GraphIndex("", (), (), (), ())  # of a journal that somebody has changed
+    for known, inside in ((graph, " and all inside it"), (None, ""), (beyond, "")):
+        scene = msgspec.structs.replace(seen, files=written, sight=Sight(names=Shared(), graph=known))
+        text = list_todo(scene, "worked-around")[0].text
+        assert f"1 node{' of it' if written else ''}{inside}" in text
+        assert (" stay in" in text) == bool(written and inside)

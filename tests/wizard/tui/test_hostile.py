@@ -179,7 +179,7 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(Tail).show([name, name])
     found = findings(name)
     app.query_one(Culprits).tell(found)
-    app.query_one(Cure).tell(found)
+    app.query_one(Cure).tell((found, " and all inside it"))
     app.query_one(Journey).tell((plot, state.route))
     app.query_one(Files).tell((name, [(name, name)]))
     app.query_one(Todos).tell([Deed(name, name), Deed(name)])

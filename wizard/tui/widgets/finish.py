@@ -113,17 +113,18 @@ def passes(case: Case, glyphs: Glyphs) -> str:
     return f"as {say_operators(named, f' {glyphs.arrow} ')} alone" if named else "?"
 
 
-class Cure(Lines[Findings]):
-    """The workaround: what to do, whether it holds, what it costs."""
+class Cure(Lines[tuple[Findings, str]]):
+    """The workaround: what to do, whether it holds, what it costs. Told what is kept beside the nodes that it names, too."""
 
-    _told = Findings()
+    _told = (Findings(), "")
 
     def lines(self, width: int) -> list[Content]:
-        cure = self._told.workaround
+        findings, inside = self._told
+        cure = findings.workaround
         if cure is None:
             return []
-        names = listing(cure.keep_names, 40)
-        metric = self._told.criterion.metric if self._told.criterion else ""
+        names = f"{listing(cure.keep_names, 40)}{inside}"
+        metric = findings.criterion.metric if findings.criterion else ""
         rows = [(f"{len(cure.keep_names)} in FP32", names)] if cure.keep_names else [("what to do", remedy(cure))]
         rows.append(
             (
@@ -135,7 +136,7 @@ class Cure(Lines[Findings]):
         if cure.unseen is not None and cure.unseen.n:
             rows.append(("and on", f"{cure.unseen.ok} of {cure.unseen.n} it had not seen"))
         rows += [
-            ("known" if position == 0 else "", fact.text) for position, fact in enumerate(list_facts(self._told, cure))
+            ("known" if position == 0 else "", fact.text) for position, fact in enumerate(list_facts(findings, cure))
         ]
         rows += [("it costs", cure.cost)] if cure.cost else []
         rows += [("mind", cure.tried)] if cure.tried else []
