@@ -21,6 +21,21 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return folded[min(near, key=lambda name: slips(given, name))] if near else ""
 
 
+def spell_out(word: str, known: Iterable[str]) -> str:
+    """The shortest name that ``word`` may be short for (``trt``, ``tensor``: tensorrt), "" of none: two letters or more
+    that it begins with, or at most half of it, in their order and with its first."""
+    given = word.casefold()
+
+    def shortens(name: str) -> bool:
+        folded = name.casefold()
+        letters = iter(folded)
+        in_order = folded[0] == given[0] and all(letter in letters for letter in given)
+        return folded.startswith(given) or (in_order and len(given) <= len(folded) / 2)
+
+    fitting = [name for name in sorted(known) if len(given) > 1 and shortens(name)]
+    return min(fitting, key=len, default="")
+
+
 def suggestion(word: str, known: Iterable[str], before: str = "") -> str:
     """``Did you mean 'x'?``, with ``before`` in front of it; "" where nothing is near."""
     name = nearest(word, known)

@@ -9,7 +9,7 @@ from typing import Any
 
 from engines import discovery
 from engines.declaration import Declaration, Option
-from engines.nearest import suggestion
+from engines.nearest import spell_out, suggestion
 from engines.spec import EngineSpec, parse
 
 # Of KEY=VALUE, what makes a provider load the files named in VALUE, whatever these are called; and files that are libraries
@@ -158,7 +158,8 @@ def declared_as(name: str) -> Declaration:
     if broken := next((p for p in discovery.plugins() if p.name == name), None):
         raise BrokenEngine(f"The engine '{name}' of {broken.source} cannot be used. {broken.broken}")
     shown = [d.name for d in discovery.engines().values() if not d.hidden and not d.refusal]
-    raise ValueError(f"There is no engine '{name}'.{suggestion(name, shown, ' ')} Known: {', '.join(shown)}.")
+    meant = suggestion(spell_out(name, shown) or name, shown, " ")
+    raise ValueError(f"There is no engine '{name}'.{meant} Known: {', '.join(shown)}.")
 
 
 def _value(declared: Declaration, option: Option, text: str) -> Any:

@@ -81,8 +81,9 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
     elif kind in RAW:
         yield Given(file.name, {named: np.fromfile(file, np.uint8)}, alone=True, raw=True)
     elif file.is_dir() or kind == ".json":
-        for feed in polygraphy.read_inputs(file):
-            yield Given(file.name, feed)
+        for part in polygraphy.list_parts(file):
+            for feed in polygraphy.read_inputs(part):
+                yield Given(part.name, feed)
     elif kind == ".npz":
         yield Given(file.name, read_npz(file))
     elif kind == ".npy":

@@ -50,7 +50,7 @@ def read_inputs(path: Path) -> list[Feed]:
     Raises ``InputProblem`` with a sentence that names the file.
     """
     feeds: list[Feed] = []
-    for part in _read_parts(path):
+    for part in list_parts(path):
         decoded = _read_json(part)
         if isinstance(decoded, Runs):
             feeds += decoded.runs[0][1] if decoded.runs else []
@@ -66,7 +66,7 @@ def read_outputs(path: Path) -> list[tuple[str, list[Feed]]]:
     """
     joined: list[tuple[str, list[Feed]]] = []
     several = path.is_dir()
-    for part in _read_parts(path):
+    for part in list_parts(path):
         decoded = _read_json(part)
         if not isinstance(decoded, Runs):
             raise InputProblem(f"'{part.name}' holds no saved outputs (Polygraphy's RunResults).")
@@ -114,7 +114,8 @@ def _encode_array(value: Array) -> dict[str, str]:
     return {"array": base64.b64encode(buffer.getvalue()).decode(), _MARKER: "ndarray"}
 
 
-def _read_parts(path: Path) -> Iterable[Path]:
+def list_parts(path: Path) -> Iterable[Path]:
+    """The files of a folder of them, or the file itself. Raises ``InputProblem`` where the folder has none."""
     if not path.is_dir():
         return [path]
     parts = sorted(p for p in path.iterdir() if p.suffix == ".json")

@@ -370,9 +370,9 @@ class _Loading:
                 has = f"it has {_list_names(arrays)}" if arrays else "it is empty"
                 shape = "" if wanted.dims is None else f" {_show_dims(wanted.dims)}"
                 wants = f" The model wants {wanted.tensor.dtype}{shape} there."
-                raise InputProblem(
-                    f"'{source}' lacks the input '{name}' ({has}).{wants}{suggestion(name, arrays, ' ')}"
-                )
+                near = suggestion(name, arrays, " ")
+                do = f" Save the array under the name '{name}'." if arrays and not near else ""
+                raise InputProblem(f"'{source}' lacks the input '{name}' ({has}).{wants}{near}{do}")
         extra = [name for name in arrays if name not in self.wanted]
         if extra:
             self.warnings[f"'{source}' also holds {_list_names(extra)}, which the model does not have: ignored."] = None

@@ -32,6 +32,7 @@ _KINDS: Final = (
     (0, b"ftrt", "an engine that TensorRT has built", "name its ONNX file, and this one with --engine tensorrt:plan=FILE"),
     (0, b"vtrt", "an engine that TensorRT-RTX has built", "name its ONNX file, and this one as tensorrt_rtx:plan=FILE"),
     (4, b"ORTM", "in ONNX Runtime's own .ort format", "name the ONNX file that it was made from"),
+    (0, b"GGUF", "a model of llama.cpp (GGUF)", "export the model that it was made from to ONNX"),
     (0, b"\x93NUMPY", "a numpy array", "it belongs to the inputs, so name the model's .onnx file here"),
     (0, b"\x89PNG", "a PNG image", "it belongs to the inputs, so name the model's .onnx file here"),
     (0, b"\xff\xd8\xff", "a JPEG image", "it belongs to the inputs, so name the model's .onnx file here"),
@@ -100,13 +101,23 @@ def explain_no_model(path: Path) -> str:
     layer = _outer_fields(path)
     if layer == "model":
         return ""
+    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
+        return (
+            f"'{name}' holds weights alone (safetensors), not an ONNX model; where the model is made, load them into it and "
+            "export it to ONNX."
+        )
     if _is_text(head):
         return f"'{name}' is a text file, not an ONNX model; name the .onnx file."
     if layer == "short":
         size = path.stat().st_size
         held = f"{size:,} bytes" if size != 1 else "1 byte"
         return f"'{name}' begins like an ONNX model but ends too early, after {held}; copy it again."
-    return f"'{name}' is not an ONNX model: its bytes do not read as one; export the model to ONNX."
+    export = (
+        "if it is one of TensorFlow's, convert it with tf2onnx"
+        if path.suffix.lower() == ".pb"
+        else "export the model to ONNX"
+    )
+    return f"'{name}' is not an ONNX model: its bytes do not read as one; {export}."
 
 
 def _is_text(head: bytes) -> bool:

@@ -38,6 +38,11 @@ FILES: dict[str, tuple[Callable[[Path, bytes], object], tuple[str, ...]]] = {
     ),
     "zip": (zipped, ("zip archive", "export the model")),
     "tflite": (lambda p, _: p.write_bytes(struct.pack("<I", 28) + b"TFL3" + bytes(99)), ("TensorFlow Lite", "tf2onnx")),
+    "safetensors": (
+        lambda p, _: p.write_bytes(struct.pack("<Q", 70) + b'{"w":{"dtype":"F32"}}'.ljust(70) + bytes(4)),
+        ("weights alone (safetensors)", "export it to ONNX"),
+    ),
+    "gguf": (lambda p, _: p.write_bytes(b"GGUF" + bytes(99)), ("llama.cpp", "to ONNX")),
     "gzip": (lambda p, d: p.write_bytes(gzip.compress(d)), ("gzip", "gunzip")),
     "pickle": (lambda p, _: p.write_bytes(pickle.dumps({"a": 1})), ("pickle", "never opened")),
     "engine": (lambda p, _: p.write_bytes(b"ptrt" + bytes(99)), ("TensorRT has built",)),

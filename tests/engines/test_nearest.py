@@ -2,7 +2,7 @@
 
 import pytest
 
-from engines.nearest import LISTED, suggest_or_list
+from engines.nearest import LISTED, spell_out, suggest_or_list
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,14 @@ from engines.nearest import LISTED, suggest_or_list
 def test_what_there_is_is_said_where_nothing_is_near(word: str, known: tuple[str, ...], said: str) -> None:
     assert LISTED == 6
     assert suggest_or_list(word, iter(known)) == said
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("trt", "tensorrt"), ("TRT", "tensorrt"), ("ort", "onnxruntime"), ("ov", "openvino"), ("trtx", "tensorrt_rtx"),
+        ("t", ""), ("rt", ""), ("tro", ""), ("tensor", "tensorrt"), ("tensort", ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_an_engine_has_a_short_name(word: str, meant: str) -> None:
+    assert spell_out(word, ("onnxruntime", "tensorrt_rtx", "tensorrt", "openvino", "reference")) == meant

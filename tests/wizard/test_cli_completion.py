@@ -152,5 +152,7 @@ def test_they_are_commands(words: list[str], capsys: pytest.CaptureFixture[str])
     assert "narrowdown" in capsys.readouterr().out
     assert main(["help", "sessions", "rn"]) == 2
     assert "'rn' is not a command. Did you mean 'rm'? Known: rm, prune, rename." in capsys.readouterr().err
+    assert main([__file__]) == 2
+    assert f"'{__file__}' is a file and no command: narrowdown open MODEL.onnx" in capsys.readouterr().err
     assert main(["my model.onnx"]) == 2
     assert "is a model and no command: narrowdown open 'my model.onnx'" in capsys.readouterr().err

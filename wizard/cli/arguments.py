@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import gc
 import importlib
+import os.path
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -53,6 +54,8 @@ class Parser(argparse.ArgumentParser):
             known = [str(choice) for choice in action.choices]
             if "open" in known and str(value).endswith(".onnx"):
                 raise BadUsage(f"'{value}' is a model and no command: {self.prog} open {shlex.quote(value)}")
+            if "open" in known and os.path.isfile(value):  # noqa: PTH113  pathlib raises for a word that is too long
+                raise BadUsage(f"'{value}' is a file and no command: {self.prog} open MODEL.onnx begins with a model.")
             if isinstance(action, argparse._SubParsersAction) and "step" in known and value in Steps():
                 raise BadUsage(f"'{value}' is a step and no command: {self.prog} step {value} MODEL")
             what = "command" if isinstance(action, argparse._SubParsersAction) else _called(action, self.prog)

@@ -412,3 +412,15 @@ def test_a_length_is_that_of_the_text_and_no_width_of_pixels(make: Any, store: S
     model = make({"ids": (INT64, [1, 5]), "lengths": (INT64, [1]), "image": (FLOAT, [1, 3, 32, 32])})
     feed = samples.load_feed(store, given(model, store, random=True)["inputs"], "random:0")
     assert feed["lengths"].tolist() == [5]
+
+
+def test_a_folder_of_json_names_the_file_that_lacks_an_input(tmp_path: Path, make: Any, store: Store) -> None:
+    """It was said of the folder, in which other files have that input."""
+    model = make({"x": (FLOAT, ["n", 4])})
+    (tmp_path / "batch").mkdir()
+    (tmp_path / "batch" / "config.json").write_text('{"a": 1}')
+    np.savez(tmp_path / "batch" / "good.npz", x=X)
+    with pytest.raises(
+        InputProblem, match=r"'config.json' lacks the input 'x' \(it has 'a'\).*Save the array under the name 'x'"
+    ):
+        given(model, store, tmp_path / "batch")

@@ -86,3 +86,10 @@ def test_who_has_only_pytorchs_file_reads_how_to_export_it(tmp_path: Path, first
     inputs = tmp_path / "in.npz"
     inputs.write_bytes(b"PK\x03\x04" + bytes(60))
     assert "belongs to the inputs" in filekind.explain_no_model(inputs)
+
+
+def test_a_file_of_tensorflows_is_told_what_converts_it(tmp_path: Path) -> None:
+    """Its graphs have the ending that ONNX's tensors have, too."""
+    for name, said in (("frozen.pb", "tf2onnx"), ("model.onnx", "export the model to ONNX")):
+        (tmp_path / name).write_bytes(b"\x0a\x05hello")
+        assert said in filekind.explain_no_model(tmp_path / name)
