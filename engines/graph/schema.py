@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import onnx
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper
 
 from engines.graph.index import Stated
 from engines.graph.names import bodies
@@ -150,6 +150,19 @@ def short_attributes(node: NodeProto) -> dict[str, Stated]:
             case AttributeProto.FLOATS if len(a.floats) <= SHORT and all(map(math.isfinite, a.floats)):
                 values[a.name] = list(a.floats)
     return values
+
+
+def short_weight(tensor: TensorProto) -> Stated | None:
+    """What a weight of at most ``SHORT`` numbers holds, where it is stored in the model; None of any other."""
+    if math.prod(tensor.dims) > SHORT or tensor.data_location == TensorProto.EXTERNAL:
+        return None
+    if tensor.data_type not in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT32, TensorProto.INT64):
+        return None
+    try:
+        held: list[int | float | str] = numpy_helper.to_array(tensor).ravel().tolist()
+    except ValueError:  # fewer bytes than its dimensions say: whoever runs the model says so
+        return None
+    return held if all(math.isfinite(number) for number in held if isinstance(number, float)) else None
 
 
 def droppable_attributes(node: NodeProto, versions: Mapping[str, int]) -> tuple[str, ...]:

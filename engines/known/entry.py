@@ -7,8 +7,8 @@ import msgspec
 
 Scalar: TypeAlias = int | float | str
 Stated: TypeAlias = Scalar | list[Scalar]
-# What an attribute may be asked for beside a value: absent; ``identity`` of a permutation: 0, 1, 2, ...; ``uneven`` of pads: the
-# beginning is another than the end.
+# What an attribute may be asked for beside a value: ``in`` a list, where ``absent`` stands for one that is not stated; ``is``:
+# absent, stated; ``identity`` of a permutation: 0, 1, 2, ...; ``moves``: any other; ``swaps``: of the last two; ``nonzero``.
 Asked: TypeAlias = Stated | dict[Literal["in", "not", "is"], Stated]
 
 
@@ -30,6 +30,20 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wider: int = -1  # the place of an input that has more dimensions than each other, all of one
     ones: bool = False  # whether a dimension of its first input is one
     uneven: bool = False  # whether the last dimensions of its inputs must be known, and differ
+    opset: tuple[int, int] = (0, 0)  # of the model, the first and the last; 0: whichever
+    many: bool = False  # whether none of the last two dimensions of its first input is one
+    given: tuple[int, ...] = ()  # places of inputs that must be there
+    axes: bool = False  # whether it must state its axes, as an attribute or an input
+    partial: bool = False  # and these leave a dimension larger than one
+    zero: int = -1  # the place of an input that is left out, or a weight of zeros
+    nonzero: int = -1  # the place of a weight that holds another number than zero
+    same: bool = False  # of a Cast: whether it is to the type that its input has
+    # Of a pool, by its own pads or by those of the Pad that it reads: ``cut``: the end of one axis is padded by more than the
+    # beginning of the next (what ONNX Runtime 1.22 takes for it); ``wide``: a Pad is as wide as the window; ``beyond``: the last
+    # window reaches beyond the padding, where the shape is known.
+    cut: bool = False
+    wide: bool = False
+    beyond: bool = False
 
 
 class MadeTensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

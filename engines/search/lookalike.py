@@ -96,9 +96,107 @@ def _fits(index: GraphIndex, node: Node, wanted: Pattern, chosen: tuple[int, ...
         return False
     if wanted.uneven and not _is_uneven(index, node):
         return False
+    if not _fits_more(index, node, wanted):
+        return False
     return all(_kind(index, node, at) == "weight" for at in wanted.weight) and all(
         _kind(index, node, at) in ("input", "node") for at in wanted.input
     )
+
+
+def _fits_more(index: GraphIndex, node: Node, wanted: Pattern) -> bool:
+    """What a fault needs beside operators, types and attributes. Of what is not known it is taken to be so."""
+    first, last = wanted.opset
+    if index.opset and (index.opset < first or (last and index.opset > last)):
+        return False
+    shape = _shape(index, node, 0)
+    if shape is not None and wanted.many and 1 in shape[-2:]:
+        return False
+    if any(not _kind(index, node, at) for at in wanted.given):
+        return False
+    if (wanted.axes or wanted.partial) and "axes" not in node.values and not _kind(index, node, 1):
+        return False
+    if wanted.partial and not _leaves_some(index, node):
+        return False
+    if wanted.zero >= 0 and any(_numbers(index, node, wanted.zero) or (0,)):
+        return False
+    if wanted.nonzero >= 0 and not any(_numbers(index, node, wanted.nonzero) or (1,)):
+        return False
+    if wanted.same and shape is not None and not _casts_to_same(index, node):
+        return False
+    pools = ((wanted.cut, _cuts_padding), (wanted.wide, _is_as_wide), (wanted.beyond, _reaches_beyond))
+    return all(holds(index, node) for asked, holds in pools if asked)
+
+
+def _leaves_some(index: GraphIndex, node: Node) -> bool:
+    """Whether a reduction leaves a dimension that is larger than one, as far as that is known."""
+    shape, stated = _shape(index, node, 0), node.values.get("axes")
+    axes = [int(a) for a in stated] if isinstance(stated, list) else [int(a) for a in _numbers(index, node, 1)]
+    if shape is None or not axes:
+        return True
+    reduced = {a % len(shape) for a in axes if shape}
+    return any(size != 1 for i, size in enumerate(shape) if i not in reduced)
+
+
+def _numbers(index: GraphIndex, node: Node, at: int) -> tuple[float, ...]:
+    """What a small weight holds that it reads there; () where that is not known or nothing stands there."""
+    t = node.inputs[at] if at < len(node.inputs) else -1
+    held = index.small_weights.get(index.tensors[t].name) if t >= 0 else None
+    return tuple(n for n in held if not isinstance(n, str)) if isinstance(held, list) else ()
+
+
+def _casts_to_same(index: GraphIndex, node: Node) -> bool:
+    read, made = (index.tensors[t].dtype for t in (node.inputs[0], node.outputs[0]))
+    return not read or not made or read == made
+
+
+def _list_pads(index: GraphIndex, node: Node) -> tuple[float, ...]:
+    """The padding of a pool's own axes, the beginnings and then the ends: its own, or where it has none that of the Pad that it
+    reads; () where that is not known."""
+    own = node.values.get("pads")
+    if isinstance(own, list) and any(own):
+        return tuple(n for n in own if not isinstance(n, str))
+    before = index.made_by(node.inputs[0])
+    if before is None or before.op != "Pad":
+        return ()
+    pads = _numbers(index, before, 1)
+    half = len(pads) // 2
+    return pads[2:half] + pads[half + 2 :]
+
+
+def _cuts_padding(index: GraphIndex, node: Node) -> bool:
+    pads = _list_pads(index, node)
+    axes = len(pads) // 2
+    if not pads:
+        before = index.made_by(node.inputs[0])
+        padded = before is not None and before.op == "Pad"  # by how much is not known
+        return padded or str(node.values.get("auto_pad", "NOTSET")).startswith("SAME")
+    begin, end = pads[:axes], pads[axes:]
+    if axes == 2:
+        return begin[1] < end[0]
+    return axes == 3 and (begin[1] < end[0] or end[0] < end[1])
+
+
+def _is_as_wide(index: GraphIndex, node: Node) -> bool:
+    window, pads = node.values.get("kernel_shape"), _list_pads(index, node)
+    if not isinstance(window, list) or not pads:
+        return True
+    axes = len(pads) // 2
+    return any(pads[i] >= int(window[i % axes]) for i in range(len(pads)) if i % axes < len(window))
+
+
+def _reaches_beyond(index: GraphIndex, node: Node) -> bool:
+    shape, window = _shape(index, node, 0), node.values.get("kernel_shape")
+    if shape is None or not isinstance(window, list):
+        return True
+    axes = len(window)
+    steps, pads = node.values.get("strides"), _list_pads(index, node) or (0,) * 2 * axes
+    for i, size in enumerate(shape[2:]):
+        if size < 0 or len(pads) != 2 * axes or i >= axes:
+            return True
+        step = int(steps[i]) if isinstance(steps, list) else 1
+        if (size + pads[i] + pads[axes + i] - int(window[i])) % step:
+            return True
+    return False
 
 
 def _kind(index: GraphIndex, node: Node, at: int) -> str:
@@ -139,7 +237,7 @@ def fits_attribute(value: Stated | None, asked: Asked) -> bool:
 
 def _holds(value: Stated | None, key: str, wanted: Stated) -> bool:
     if key == "in":
-        return isinstance(wanted, list) and value in wanted
+        return isinstance(wanted, list) and (value in wanted or (value is None and "absent" in wanted))
     return value != wanted if key == "not" else _is(value, str(wanted))
 
 
@@ -151,8 +249,11 @@ def _is(value: Stated | None, what: str) -> bool:
             return value is not None
         case "identity":
             return isinstance(value, list) and value == list(range(len(value)))
-        case "uneven":  # pads: the beginnings, then the ends
-            return isinstance(value, list) and value[: len(value) // 2] != value[len(value) // 2 :]
+        case "moves":
+            return not _is(value, "identity")
+        case "swaps":
+            turned = isinstance(value, list) and [*value[:-2], *reversed(value[-2:])]
+            return value is None or turned == list(range(len(turned or ())))
         case "nonzero":
             return any(value) if isinstance(value, list) else bool(value)
     return False

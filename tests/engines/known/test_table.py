@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import onnx
@@ -69,6 +70,48 @@ def test_a_trigger_names_valid_models_on_both_sides(bug: Bug) -> None:
     drawn = [t.range for one in made for t in one.inputs.values()]
     assert all(low <= high for low, high in drawn)
     assert len(bug.fires) <= 5 >= len(bug.beside)  # each is a build in front of a person who waits
+
+
+@pytest.mark.parametrize("bug", MADE, ids=lambda bug: bug.id)
+def test_what_a_trigger_calls_healthy_looks_like_no_bug(bug: Bug) -> None:
+    """But for what values alone make healthy: a graph does not hold these. What fires looks like it, or like its neighbour."""
+
+    def looks_like(variant: dict[str, Stated], looked_for: list[Bug]) -> bool:
+        assert bug.make is not None
+        made = onnx.shape_inference.infer_shapes(construct(vary_declared(bug.make, variant)))
+        index = build_index(made, "m")
+        return any(find_lookalike(index, range(len(index.nodes)), other.looks) for other in looked_for)
+
+    values = ("range", "values", "special")
+    told = [v for v in bug.beside if any(key.rpartition(".")[2] not in values for key in v)]
+    assert [v for v in told if looks_like(v, [bug])] == []
+    assert [v for v in bug.fires if not looks_like(v, [b for b in MADE if b.engine == bug.engine])] == []
+
+
+@pytest.mark.parametrize(
+    ("attributes", "cut"),
+    [
+        ({"pads": [0, 0, 1, 1]}, True),
+        ({"pads": [1, 0, 1, 0]}, True),  # even, and wrong all the same
+        ({"pads": [0, 0, 1, 0]}, True),
+        ({"pads": [0, 0, 0, 1]}, False),  # uneven, and right
+        ({"pads": [0, 1, 0, 1]}, False),
+        ({"pads": [0, 1, 1, 1]}, False),
+        ({"pads": [1, 1, 1, 1]}, False),
+        ({"pads": [1, 1, 0, 0]}, False),
+        ({"auto_pad": "SAME_UPPER"}, True),  # of some sizes
+        ({}, False),
+    ],
+)
+def test_which_padding_a_pool_of_onnxruntime_1_22_is_wrong_by(attributes: dict[str, Any], cut: bool) -> None:
+    """Each was run there, on 5 by 5 values with windows of 2 and 3."""
+    bug = next(bug for bug in BUGS if bug.id == "ort-averagepool-end-pads")
+    pool = onnx.helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2], count_include_pad=1, **attributes)
+    image = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 1, 5, 5])
+    result = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    graph = onnx.helper.make_graph([pool], "g", [image], [result])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 19)])
+    assert bool(find_lookalike(build_index(model, "m"), [0], bug.looks)) == cut
 
 
 def test_a_release_of_ours_that_was_right_is_not_called_wrong() -> None:
