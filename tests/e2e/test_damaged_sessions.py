@@ -93,14 +93,14 @@ def test_what_is_gone_is_made_again_only_from_the_same_files(
     copy = f"opy the whole session folder ('{halfway}') again"
     try:
         model.write_bytes(whole.replace(b"product", b"pradact"))
-        for command in ("replay", "resume"):
-            ran = inside(command, halfway, "--display", "none")
+        for words in (["replay"], ["resume", "--display", "none"]):
+            ran = inside(*words, halfway)
             assert ran.code == 4
             assert f"is gone. It was made from '{model}', which is another one now." in ran.err
             assert f"c{copy}, or begin a new session." in ran.err
         model.unlink()
-        for command in ("replay", "resume"):
-            ran = inside(command, halfway, "--display", "none")
+        for words in (["replay"], ["resume", "--display", "none"]):
+            ran = inside(*words, halfway)
             assert ran.code == 4
             assert "It could not be made again: There is no file" in ran.err
             assert f"C{copy}." in ran.err
