@@ -135,6 +135,8 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     findings, m = yield from measure_whole(ctx, findings)
     no_reference = m.status == "reference-failed"
     m = yield from _ask_engine_alone(ctx, findings, m)
+    if not no_reference:
+        m, no_reference = yield from _ask_reference_of_refused(ctx, findings, m)
     m = yield from _ask_reference_alone(ctx, findings, m)
     refuse_unmeasured(m, findings.samples, findings.notes)
     if ctx.check:
@@ -298,11 +300,31 @@ def _ask_engine_alone(ctx: StepContext, findings: Findings, m: Measurement) -> S
     built = yield from asked(probe_whole(ctx, findings, samples=(findings.samples[0].id,), runs=0))
     if built.status not in REFUSALS:
         return m
-    theirs = "Nor does the reference run it, in the same words." if built.message in m.message else m.message
+    return _tell_unrun(built, m)
+
+
+def _tell_unrun(refused: Measurement, reference: Measurement) -> Measurement:
+    """The engine's refusal, with what the reference says that does not run the model either."""
+    same = refused.message in reference.message
+    theirs = "Nor does the reference run it, in the same words." if same else reference.message
     told = (
         "What no reference runs cannot be taken apart: one that runs it (--reference) would show which part is refused."
     )
-    return msgspec.structs.replace(built, message=f"{built.message} {theirs} {told}")
+    return msgspec.structs.replace(refused, message=f"{refused.message} {theirs} {told}")
+
+
+def _ask_reference_of_refused(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[tuple[Measurement, bool]]:
+    """Where the engine refuses the model, and was asked first: whether the reference does not run it either, as no part could be
+    fed then, with both of their words. An engine that only builds is asked so."""
+    if m.status not in REFUSALS or ctx.check or ctx.engine_info.rebuilt or recorded(ctx.reference):
+        return m, False
+    yield Note("does the reference run it?")
+    right = yield from asked(
+        probe_whole(ctx, findings, samples=(findings.samples[0].id,), engine=ctx.reference, reference=ctx.reference)
+    )
+    if right.status not in (*REFUSALS, "reference-failed", "error"):
+        return m, False
+    return _tell_unrun(m, right), True
 
 
 def _ask_reference_alone(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Measurement]:
@@ -758,7 +780,7 @@ def _score(row: dict[str, object]) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="compare",
-    version=12,
+    version=13,
     summary="Run the whole model on every sample and compare its outputs with the reference.",
     run=compare,
     outcome=CompareOutcome,

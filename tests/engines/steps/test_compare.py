@@ -278,8 +278,11 @@ def test_random_values_that_the_model_cannot_take_are_dropped(answers: Any, walk
 def test_a_model_that_never_runs_fails_in_its_own_way(
     answers: Any, walk: Any, status: Any, verdict: str, kind: str
 ) -> None:
-    dead = Measurement(status=status, message="why")
-    done = walk("compare", answers.context(), lambda probe: answers.opening(probe) or dead)
+    def answer(probe: Any) -> Any:
+        alone = isinstance(probe, Measure) and probe.engine == probe.reference
+        return answers.opening(probe) or (Measurement() if alone else Measurement(status=status, message="why"))
+
+    done = walk("compare", answers.context(), answer)
     assert (done.finish.outcome.verdict, done.finish.findings.signature.kind) == (verdict, kind)
     assert done.finish.outcome.message == "why"
 
@@ -305,6 +308,29 @@ def test_what_the_reference_does_not_run_either_is_refused(answers: Any, walk: A
     outcome = walk("compare", answers.context(), answer).finish.outcome
     assert (outcome.verdict, outcome.failure, outcome.no_reference) == ("refused", "build", True)
     assert outcome.message.startswith(f"{words} {theirs}")
+
+
+@pytest.mark.parametrize(
+    ("status", "no_reference"),
+    [("reference-failed", True), ("invalid-model", True), ("error", True), ("timeout", False), ("ok", False)],
+)
+def test_of_what_the_engine_refuses_the_reference_is_asked_too(
+    answers: Any, walk: Any, status: Any, no_reference: bool
+) -> None:
+    """An engine that is asked first, as one that only builds: the search for the part that it refuses began, could feed none,
+    and ended with other settings to try."""
+
+    def answer(probe: Any) -> Any:
+        theirs = Measurement(status=status, message="The reference: int32 is no code.")
+        alone = isinstance(probe, Measure) and probe.engine == probe.reference
+        return answers.opening(probe) or (
+            theirs if alone else Measurement(status="invalid-model", message="No bias in int32.")
+        )
+
+    outcome = walk("compare", answers.context(), answer).finish.outcome
+    assert (outcome.verdict, outcome.failure, outcome.no_reference) == ("refused", "build", no_reference)
+    assert outcome.message.startswith("No bias in int32.")
+    assert ("The reference: int32 is no code." in outcome.message) is no_reference
 
 
 def test_what_only_the_reference_does_not_run_is_not_refused(answers: Any, walk: Any) -> None:
