@@ -38,6 +38,7 @@ from engines.graph import (
     unroll,
     versions,
     wire,
+    wrong_pairs,
 )
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.graph.model_problem import ModelProblem
@@ -183,6 +184,8 @@ def import_model(
         notes.append("The nodes were not in topological order; they were sorted.")
     if not graph.node:
         raise ModelProblem(f"The model '{path.name}' has no nodes: there is nothing to search.")
+    if wrong := wrong_pairs.say_wrong_pairs(proto):
+        warnings = (*warnings, wrong)
     digest = save(store, proto, str(path.parent), sync=sync)
     complaint = _checker_complaint(store.models / f"{digest}.onnx")
     if complaint:

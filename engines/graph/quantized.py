@@ -16,6 +16,9 @@ from engines.graph.index import GraphIndex, Node
 QUANTIZE = "QuantizeLinear"
 DYNAMIC = "DynamicQuantizeLinear"
 DEQUANTIZE = "DequantizeLinear"
+LOOK_WRONG = (
+    "Q/DQ nodes of the model look wrong: "  # what is said of its own pairs begins so (``engines.graph.wrong_pairs``)
+)
 # ONNX Runtime keeps its own operators of the same names, for types that ONNX's once lacked.
 _DOMAINS = frozenset({"", "com.microsoft"})
 _IN_THEMSELVES = frozenset(

@@ -37,7 +37,7 @@ from engines.search.twin import note_dear
 from engines.search.whole import list_failing, list_feeds, lock_failure, probe_whole
 from engines.spec import parse, unquantized
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
-from engines.steps.intake import refuse_unmeasured
+from engines.steps.intake import refuse_unmeasured, say_of_pairs
 from engines.steps.prepare import load_findings, measure_whole
 from engines.steps.reference_words import say_noise, say_reference
 
@@ -468,7 +468,7 @@ def _finish_without_outputs(
     """The engine did not get as far as outputs: a failure of its own kind, when it is the engine's; else nothing can be said.
     ``alone``: nodes that are refused by themselves as the whole is, where all that were tried are."""
     verdict: Verdict = "fails" if findings.signature is not None else "unresolved"
-    message = m.message
+    message = f"{m.message}{say_of_pairs(findings.notes)}"
     if findings.signature is not None and findings.signature.kind == "build":
         verdict = "refused-whole" if alone else "refused"
     if alone:

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from engines.asking import StepContext, StepRefused
 from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_check
+from engines.graph.quantized import LOOK_WRONG
 from engines.nearest import suggestion
 from engines.options import recorded
 from engines.probe import Measurement, SampleInfo
@@ -45,7 +46,8 @@ def no_inputs(made: Measurement, sources: Iterable[str]) -> StepRefused:
 
 def refuse_unmeasured(m: Measurement, samples: Iterable[SampleInfo], notes: Iterable[str] = ()) -> None:
     """Raise StepRefused where the whole model could not be judged at all, by no fault of the engine under test: the reference
-    does not run it, it does not fit what is installed, or the checker cannot be started. ``notes``: what was guessed."""
+    does not run it, it does not fit what is installed, or the checker cannot be started. ``notes``: what was guessed, and what
+    looks wrong in the model."""
     if m.facts.get("started") is False or m.status == "refused":
         raise StepRefused(m.message, code=_BAD_INPUT if m.facts.get("script") else _MISSING)
     if m.status in ("crash", "timeout", "out-of-memory") and POSTPROCESSING in m.message:
@@ -56,7 +58,12 @@ def refuse_unmeasured(m: Measurement, samples: Iterable[SampleInfo], notes: Iter
         guessed = "".join(f" {note}" for note in notes if "--input-shapes" in note)
         hint = f"{asked}{guessed}" if blind else ""
         alone = " Whether the engine agrees with itself is seen without any: --flow consistency."
-        raise StepRefused(f"{m.message}{hint}{alone}", code=_MISSING)
+        raise StepRefused(f"{m.message}{hint}{say_of_pairs(notes)}{alone}", code=_MISSING)
+
+
+def say_of_pairs(notes: Iterable[str]) -> str:
+    """What the notes say of Q/DQ nodes that look wrong in the file itself, with a space in front; "" where they say nothing."""
+    return "".join(f" {note}" for note in notes if note.startswith(LOOK_WRONG))
 
 
 def refuse_unresolved(m: Measurement, rule: Criterion, *, check: bool) -> None:

@@ -41,10 +41,14 @@ _INVALID = re.compile(
     r"|is not produced by|failed operations detailed",
     re.IGNORECASE,
 )
+_NO_KERNEL = re.compile(r"No suitable implementations")
 _NO_MEMORY = re.compile(r"bad_?alloc|out of memory|allocat\w* memory", re.IGNORECASE)
 _NOISE = re.compile(
     r"Exception from \S+:\d+:|Check '.*?' failed at \S+:\d+:|FrontEnd API failed with|While validating ONNX node"
 )
+# Of several nodes that are refused those are not named for which only what an earlier one would have given is missing.
+_FOLLOWS = re.compile(r"has to be known \(static\)|must be static")
+_LONGEST = 400  # characters of a message
 
 
 class Compiled:
@@ -122,7 +126,18 @@ class Engine:
             try:
                 return Compiled(model, self._core.compile_model(read, self._device, dict(self._config)))
             except Exception as error:
-                raise _classify_fault(error, built=False) from error
+                raise _classify_fault(error, built=False, told=self._try_full_precision(error, read)) from error
+
+    def _try_full_precision(self, error: Exception, read: Any) -> str:
+        """Where no kernel of the CPU device computes in the low precision what the model asks for: whether it compiles in FP32,
+        as a sentence with a space in front. 2026.4 computes in BF16 unless told otherwise where the processor can, and has no
+        convolution then that takes signed codes with a zero point, which ONNX Runtime's quantizer makes."""
+        if self.info.precision == "fp32" or not _NO_KERNEL.search(str(error)):
+            return ""
+        with contextlib.suppress(Exception):
+            self._core.compile_model(read, self._device, {**self._config, "INFERENCE_PRECISION_HINT": "f32"})
+            return f" It computes in {self.info.precision.upper()} here; with precision=f32 it compiles this model."
+        return ""
 
     def _build_ir(self, request: BuildRequest) -> Compiled | None:
         """The IR that the model stands for, whole and as it is; None where it stands for none. Raises ``EngineFault``."""
@@ -266,11 +281,14 @@ def _make_tensor(value: Array) -> Any:
 
 
 def _clean_message(error: Exception) -> str:
-    text = " ".join(_NOISE.sub(" ", str(error)).split())[:400] or type(error).__name__
+    first, *each = " ".join(_NOISE.sub(" ", str(error)).split()).split(" -- ")
+    causes = [one for one in each if not _FOLLOWS.search(one)] or each
+    text = " -- ".join([first, *causes])
+    text = (text if len(text) <= _LONGEST else text[:_LONGEST].rpartition(" ")[0] + " ...") or type(error).__name__
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _classify_fault(error: Exception, built: bool) -> EngineFault:
+def _classify_fault(error: Exception, built: bool, told: str = "") -> EngineFault:
     text, said = str(error), _clean_message(error)
     if isinstance(error, MemoryError) or _NO_MEMORY.search(text):
         return EngineFault("out-of-memory", f"OpenVINO ran out of memory: {said}")
@@ -280,4 +298,4 @@ def _classify_fault(error: Exception, built: bool) -> EngineFault:
         return EngineFault("invalid-model", f"OpenVINO refuses the model: {said}")
     if _UNSUPPORTED.search(text):
         return EngineFault("unsupported", f"OpenVINO does not support this model: {said}")
-    return EngineFault("build-failed", f"OpenVINO could not compile the model: {said}")
+    return EngineFault("build-failed", f"OpenVINO could not compile the model: {said}{told}")

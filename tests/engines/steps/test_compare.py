@@ -11,6 +11,7 @@ from engines.compare.answers import answer
 from engines.compare.criterion import Criterion
 from engines.compare.metrics import score
 from engines.findings import Findings
+from engines.graph.quantized import LOOK_WRONG
 from engines.probe import HUGE, Check, Describe, Import, LoadInputs, Measure, Measurement, SampleResult, Score
 from engines.steps.compare import explain_error, say_answers
 
@@ -341,6 +342,23 @@ def test_what_only_the_reference_does_not_run_is_not_refused(answers: Any, walk:
     with pytest.raises(StepRefused, match="no operator Frob") as caught:
         walk("compare", answers.context(), answer)
     assert caught.value.code == 4
+
+
+@pytest.mark.parametrize("status", ["reference-failed", "unsupported"])
+def test_what_looks_wrong_in_the_file_is_said_with_what_is_refused(answers: Any, walk: Any, status: Any) -> None:
+    wrong = f"{LOOK_WRONG}'q' has a scale of 0."
+
+    def answer(probe: Any) -> Any:
+        alone = isinstance(probe, Measure) and (probe.runs == 0 or probe.engine == probe.reference)
+        return answers.opening(probe) or (Measurement() if alone else Measurement(status=status, message="No."))
+
+    ctx = answers.context()
+    ctx = msgspec.structs.replace(ctx, findings=msgspec.structs.replace(ctx.findings, notes=(wrong,)))
+    try:
+        said = walk("compare", ctx, answer).finish.outcome.message
+    except StepRefused as refused:
+        said = str(refused)
+    assert said.startswith(f"No. {wrong}"), said
 
 
 def test_a_timeout_settles_nothing(answers: Any, walk: Any) -> None:

@@ -1,0 +1,96 @@
+"""Pairs of QuantizeLinear and DequantizeLinear that are wrong in the file itself, whatever an engine makes of them: some engines
+take them in silence and compute something, others refuse the model in words about something else."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
+
+from engines.array import Array
+from engines.graph import external, schema
+from engines.graph.quantized import DEQUANTIZE, LOOK_WRONG, QUANTIZE
+
+_NAMED = 3  # faults in a sentence
+_SMALL = 1 << 20  # elements of a scale that are looked at
+_DOMAINS = frozenset({"", "com.microsoft"})
+_NO_CODES = frozenset(
+    {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}
+)
+
+
+def say_wrong_pairs(model: ModelProto) -> str:
+    """The faults of the model's own pairs and what to do, in two sentences; "" where there are none. Only what is stored in the
+    model is looked at."""
+    found = list(_find_faults(model))
+    if not found:
+        return ""
+    more = f", and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return (
+        f"{LOOK_WRONG}{'; '.join(found[:_NAMED])}{more}. Repair that first, or quantize the model anew: engines differ in what "
+        "they make of it."
+    )
+
+
+def _find_faults(model: ModelProto) -> Iterator[str]:
+    """A fault of each node that has one."""
+    held = {t.name: t for t in model.graph.initializer}
+    pairs = [
+        node
+        for node in model.graph.node
+        if node.op_type in (QUANTIZE, DEQUANTIZE) and schema.domain_of(node) in _DOMAINS and len(node.input) > 1
+    ]
+    quantizers = {node.output[0]: node for node in pairs if node.op_type == QUANTIZE}
+    for node in pairs:
+        made_by = quantizers.get(node.input[0])
+        if fault := _find_fault(node, made_by, held):
+            yield f"'{node.name or node.output[0]}' ({node.op_type}) {fault}"
+
+
+def _find_fault(node: NodeProto, made_by: NodeProto | None, held: dict[str, TensorProto]) -> str:
+    """What is wrong with the node; "" where nothing is. ``made_by``: the QuantizeLinear whose codes it reads."""
+    scale, zero = held.get(node.input[1]), held.get(node.input[2]) if len(node.input) > 2 else None
+    values = _read(scale)
+    if values is not None:
+        with np.errstate(invalid="ignore"):
+            if not np.isfinite(values).all():
+                return "has a scale that is infinite or NaN"
+            if (values == 0).any():
+                return "has a scale of 0"
+            if (values < 0).any():
+                return "has a negative scale"
+    if scale is not None and zero is not None and _size(scale) != _size(zero):
+        return f"has {_size(scale):,} scales and {_size(zero):,} zero points"
+    if node.op_type == QUANTIZE:
+        wrong = zero is not None and zero.data_type in _NO_CODES
+        return f"has a zero point of {_type(zero)}, and codes are of its type" if zero is not None and wrong else ""
+    codes = held.get(node.input[0])
+    if codes is None and made_by is not None:
+        codes = held.get(made_by.input[2]) if len(made_by.input) > 2 else None
+        by = f"than '{made_by.name or made_by.output[0]}' has written with"
+        if _differ(values, _read(held.get(made_by.input[1]))):
+            return f"reads with another scale {by}"
+        if codes is not None and zero is not None and codes.data_type == zero.data_type:
+            return f"reads with another zero point {by}" if _differ(_read(zero), _read(codes)) else ""
+    if codes is not None and zero is not None and codes.data_type != zero.data_type:
+        return f"has a zero point of {_type(zero)} for codes of {_type(codes)}"
+    return ""
+
+
+def _read(tensor: TensorProto | None) -> Array | None:
+    """The values of a scale or a zero point; None of what is not stored in the model itself."""
+    if tensor is None or external.is_external(tensor) or _size(tensor) > _SMALL:
+        return None
+    return np.asarray(numpy_helper.to_array(tensor), np.float64)
+
+
+def _differ(values: Array | None, others: Array | None) -> bool:
+    """Whether both are known and are not the same."""
+    return values is not None and others is not None and not np.array_equal(values, others)
+
+
+def _size(tensor: TensorProto) -> int:
+    return int(np.prod(tensor.dims, dtype=np.int64))
+
+
+def _type(tensor: TensorProto) -> str:
+    return str(TensorProto.DataType.Name(tensor.data_type)).lower()
