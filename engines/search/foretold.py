@@ -12,8 +12,8 @@ import msgspec
 from engines.asking import Note, Sub, asked
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
-from engines.search.cause import largest_finite
 from engines.search.inquiry import Inquiry
+from engines.search.storage import largest_finite
 from engines.search.watchable import pack_batches
 from engines.search.whole import list_feeds
 

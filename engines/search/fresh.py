@@ -9,8 +9,9 @@ from engines.compare.judge import judge_shrunk
 from engines.findings import Case
 from engines.graph import ranges
 from engines.probe import Check, Describe, Measure, Measurement
-from engines.search.cause import Cause, Inner, name_cause
+from engines.search.cause import name_cause
 from engines.search.cost import EMULATION
+from engines.search.evidence import Cause, Evidence, Inner
 from engines.search.inquiry import Inquiry
 from engines.spec import parse, unquantized
 
@@ -33,10 +34,20 @@ def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]
     storage: str = yield from _find_storage(ask, case)
     suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
     in_float = unquantized(ask.ctx.reference)
-    cause = name_cause(
-        findings, case, seen.inner, storage, suspect, seen.own, seen.said, seen.weights, seen.least, in_float,
-        parse(ask.ctx.engine).name == EMULATION,
-    )  # fmt: skip
+    evidence = Evidence(
+        findings,
+        case,
+        seen.inner,
+        storage,
+        suspect,
+        watched=seen.own,
+        said=seen.said,
+        weights=seen.weights,
+        least=seen.least,
+        against_float=in_float,
+        emulating=parse(ask.ctx.engine).name == EMULATION,
+    )
+    cause = name_cause(evidence)
     return Seen(msgspec.structs.replace(case, verified=f"{seen.failures}/{repeats}"), cause, seen.failures, seen.saved)
 
 

@@ -12,10 +12,10 @@ from engines.asking import Sub
 from engines.findings import Close
 from engines.graph import ranges
 from engines.probe import Measurement
-from engines.search.cause import largest_finite
 from engines.search.fewest import Best, Fewest
 from engines.search.foretold import NEAR, floating_outputs, measure_reached
 from engines.search.inquiry import Inquiry
+from engines.search.storage import largest_finite
 from engines.search.unseen import does_as_well
 from engines.search.whole import list_feeds
 

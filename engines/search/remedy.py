@@ -15,9 +15,9 @@ from engines.findings import Findings, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE
-from engines.search.cause import largest_finite
 from engines.search.foretold import Place, foretell_places
 from engines.search.inquiry import Inquiry
+from engines.search.storage import largest_finite
 from engines.search.whole import list_feeds
 
 # Rings of neighbours around what is foretold that are kept along, a build each. An engine that fuses a layer norm may compute the

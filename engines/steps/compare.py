@@ -26,9 +26,9 @@ from engines.options import recorded
 from engines.probe import HUGE, Measurement, SampleResult, Score
 from engines.search import golden_reference, trial, voices, works
 from engines.search.alike_refused import refused_alike
-from engines.search.cause import FAULTLESS
 from engines.search.controls import Controls, can_pass
 from engines.search.cost import Plan, Size, Work
+from engines.search.evidence import FAULTLESS
 from engines.search.looks import Looks, look_again
 from engines.search.nearby import Nearby, try_nearby
 from engines.search.randomness import measure_random, say_random

@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from engines.findings import Case, Findings
 from engines.probe import Score
-from engines.search.cause import Inner, name_cause
+from engines.search.cause import name_cause
+from engines.search.evidence import Evidence, Inner
 
 
 def variance(folder: Path, spread: float) -> tuple[Path, Path]:
@@ -50,7 +51,8 @@ def test_a_typed_engine_that_cancels_is_called_so(
 def named(out: Score, *operands: Score) -> str:
     fed = [Inner("", "", s) for s in operands]
     made = Inner("Sub", "/sub", out, tuple(s.name for s in operands))
-    return name_cause(Findings(), Case(None, "real:0", ops=("Sub",)), [*fed, made], "float16", None).name  # type: ignore[arg-type]
+    case = Case(None, "real:0", ops=("Sub",))  # type: ignore[arg-type]
+    return name_cause(Evidence(Findings(), case, [*fed, made], "float16")).name
 
 
 def test_what_rounding_cannot_explain_is_no_cancellation() -> None:

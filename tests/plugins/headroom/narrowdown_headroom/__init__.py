@@ -6,8 +6,8 @@ import msgspec
 
 from engines.asking import Note, StepContext, asked
 from engines.search import works
-from engines.search.cause import largest_finite
 from engines.search.cost import Plan, Size
+from engines.search.storage import largest_finite
 from engines.search.whole import probe_whole
 from engines.steps.base import End, Finish, Steps, StepSpec, comparison
 from engines.steps.prepare import load_findings

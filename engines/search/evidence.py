@@ -1,0 +1,110 @@
+"""What the rules that name a cause read, and the words in which they show it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import msgspec
+
+from engines.compare.criterion import Criterion, for_parts
+from engines.compare.say import say_amount, say_part
+from engines.findings import Case, Findings, Suspect
+from engines.probe import Score
+from engines.search.storage import smallest_positive
+
+# Times that a faultless engine must be nearer to the reference for the precision to be out of the question. Where the kernel was
+# at fault it was 86 times and more, where the precision was, 1. Window (see ``engines.search.cause``): 1 to 86.
+FAULTLESS = 10.0
+# A difference lost to rounding alone is off by no more than this many times what its operands were rounded by: one rounding of
+# each operand, one of the result, one for luck (0.1 to 0.43 seen; the one Add that was off for another reason: 15.7).
+ROUNDINGS = 4.0
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """``name``: one of ``engines.causes``. ``beyond``: the node whose true values the storage type cannot hold, by its name;
+    empty for any other cause."""
+
+    name: str
+    evidence: str
+    beyond: str = ""
+
+
+class Inner(msgspec.Struct, frozen=True):
+    """One tensor of the case as the engine computed it: its node's op and its score against the reference. ``op`` is empty for
+    what the case is fed, which is scored as it was stored."""
+
+    op: str
+    node: str
+    score: Score
+    reads: tuple[str, ...] = ()  # names of the tensors that the node reads
+
+    @property
+    def called(self) -> str:
+        """The node as people read it."""
+        return f"{self.node} ({self.op})"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that a rule may read. ``inner``: every tensor that the case is fed, then every one made inside it, topological.
+    ``storage``: the type that the engine stores values in ("float16").
+
+    Where watching the inside cures the case, which is then off by ``watched`` only, ``inner`` tells what the reference gives and
+    nothing of the engine. ``said``: by the engine, where it refused. ``weights``: the largest magnitude of each weight that the
+    case reads, where that was looked at; ``least``: the smallest that is not 0. ``against_float``: whether the reference is the
+    model as it was before it was quantized. ``emulating``: whether the engine is nothing but a rounding."""
+
+    findings: Findings
+    case: Case
+    inner: Sequence[Inner]
+    storage: str
+    suspect: Suspect | None = None
+    watched: float | None = None
+    said: str = ""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    least: Mapping[str, float] = field(default_factory=dict)
+    against_float: bool = True
+    emulating: bool = False
+
+    @cached_property
+    def made(self) -> tuple[Inner, ...]:
+        """What is made inside the case."""
+        return tuple(i for i in self.inner if i.op)
+
+    @cached_property
+    def scores(self) -> dict[str, Score]:
+        """By the names of tensors."""
+        return {i.score.name: i.score for i in self.inner}
+
+    def list_read(self, node: Inner) -> list[Score]:
+        """Of the tensors that a node reads those that were scored."""
+        return [self.scores[name] for name in node.reads if name in self.scores]
+
+    @cached_property
+    def metric(self) -> str:
+        """What the model's outputs are measured by."""
+        return (self.findings.criterion or Criterion()).metric
+
+    @cached_property
+    def part_metric(self) -> str:
+        """What the outputs of a part are measured by."""
+        return for_parts(self.findings.criterion or Criterion()).metric
+
+    def say_case(self) -> str:
+        """How wrong the case's own outputs are: "wrong by 3 %"."""
+        return say_part(self.case.own, self.part_metric, self.case.own_places)
+
+
+def say_number(value: float) -> str:
+    """A magnitude with all its digits where there are few."""
+    return f"{value:,.0f}" if abs(value) < 1e12 else f"{value:.3g}"
+
+
+def say_error(value: float | None, metric: str = "rel_l2") -> str:
+    """Of a tensor inside, always a share; of outputs, what their metric gives."""
+    return "an amount that was not measured" if value is None else say_amount(value, metric)
+
+
+def say_flush_limit(storage: str) -> str:
+    """Below what a storage type has nothing but 0: the end of a sentence."""
+    return f"and {storage} makes 0 of what is below {smallest_positive(storage)[1] / 2:.1g}."
