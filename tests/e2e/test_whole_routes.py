@@ -10,6 +10,8 @@ import numpy as np
 import onnx
 import pytest
 
+from engines.compare.say import wrong_by
+
 from .conftest import check
 
 BUNDLE = {
@@ -69,7 +71,15 @@ def test_shapes_cnn_names_the_optimizer_and_its_bundle_and_reports_are_read(narr
     assert narrowdown("export", session, "-o", case).code == 0
     ops = sorted(n.op_type for n in onnx.load(case / "model.onnx").graph.node)
     assert ops == ["MaxPool", "Pad"]
-    assert check(case).returncode == 1
+    checked = check(case)
+    assert checked.returncode == 1
+    printed = re.search(r"FAILS +rel_l2 (\S+),", checked.stdout)
+    assert printed is not None
+    wrong = f"The part by itself is {wrong_by(float(printed[1]), 'rel_l2')} (wrong by "
+    assert wrong in (case / "issue.md").read_text(), "its maintainer sees what its finder was told"
+    assert "  known    It looks like microsoft/onnxruntime#18136, which ONNX Runtime 1.32.0 has mended" in ran.out
+    assert "  send     If it is still wrong there, send it as a zip file" in ran.out
+    assert "(is it that bug, and what else cures it?)" in ran.out
 
     same = narrowdown("replay", session)
     assert same.code == 0, same.out + same.err

@@ -22,13 +22,13 @@ def row(name: str, sample: str, actual: object, expected: object, rule: Criterio
 def test_an_output_is_a_table_on_its_worst_sample() -> None:
     rows = [
         row("logits", "a", [[1, 2, 3]], [[1, 2, 3]], FP16),
-        row("logits", "b", [[1, 2.5, 2]], [[1, 2, 3]], FP16),
+        row("logits", "real:0/4", [[1, 2.5, 2]], [[1, 2, 3]], FP16),
         row("boxes", "a", [[0, 0, 2, 2]], [[0, 0, 2, 2]], FP16),
     ]
     said = "\n".join(
         found("compare", {"message": "long", "verdict": "fails", "failures": 1, "samples_failing": 1}, rows, FP16)
     )
-    assert "logits  float32 1x3  on b, the worst of 2 samples" in said
+    assert "logits  float32 1x3  on sample 4, the worst of 2 samples" in said
     assert "worst at [0, 2]: 2 where the reference has 3" in said
     assert "rel_l2 0.299; allowed: rel_l2 0.01" in said
     assert "top-1 another in 1 of 1" in said

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 
 from engines import outside
-from engines.compare.say import say_part
+from engines.compare.say import say_part, wrong_by
 from engines.declaration import TRACKER
 from engines.discovery import find
 from engines.findings import Lookalike
@@ -135,10 +135,18 @@ def _say_actual(report: Report, culprit: Culprit) -> str:
     if culprit.cause in _ENDS:
         return f"No outputs: {_ENDS[culprit.cause][1]} {often}, as said above."
     return (
-        f"The part by itself is {say_part(culprit.own, report.metric, culprit.own_places)}; what it gave is in actual.npz, where "
-        "that file is here. By it the outputs of the whole model are "
+        f"The part by itself is {_say_own(report, culprit)}; what it gave is in actual.npz, where that file is here. By it "
+        "the outputs of the whole model are "
         f"{say_part(culprit.effect, report.metric, culprit.effect_places)}. It failed {often}."
     )
+
+
+def _say_own(report: Report, culprit: Culprit) -> str:
+    """How wrong it is as it lies here, which is what check.py prints; then how wrong it was before it was made smaller."""
+    as_it_stands = say_part(culprit.own, report.metric, culprit.own_places)
+    if culprit.made_smaller is None:
+        return as_it_stands
+    return f"{wrong_by(culprit.made_smaller, report.metric)} ({as_it_stands} before its shapes were made smaller for this folder)"
 
 
 def readme(culprit: Culprit, asked: Asked, lacking: str = "") -> str:

@@ -15,7 +15,7 @@ from wizard.ladder.offer import offer_ladder
 from wizard.machine_room import MachineProblem
 from wizard.report.document import Report
 from wizard.report.gather import summary
-from wizard.report.hand_on import APPLY, ISSUE, name_addressee, say_first
+from wizard.report.hand_on import APPLY, ISSUE, ask_known, list_known, name_addressee, say_first, say_when
 from wizard.report.portable import handed_on
 from wizard.report.read import Reading, read
 from wizard.session import folder as folders
@@ -109,7 +109,10 @@ def _tell(reading: Reading, report: Report, written: Written) -> None:
         shows = f"python {check} shows the fault again" if can_check(problem) else "commands.sh says how to see it"
         print(f"  case     {written.case}  ({shows})")
         whose = name_addressee(report.engine, [c.cause for c in report.culprits])
-        terminal.show([f"  send     it as a zip file to {whose}; {ISSUE} in it is the text"])
+        for deed in list_known(report):
+            terminal.show([f"  known    {visible(deed.text)}"])
+        send = say_when(report, f"send it as a zip file to {whose}; {ISSUE} in it is the text")
+        terminal.show([f"  send     {send.removeprefix('Send ')}"])
         if (Path(written.case) / TRACES).is_file():
             print(f"           {visible((Path(written.case) / TRACES).read_text(encoding='utf-8').strip())}")
     if written.model:
@@ -118,7 +121,8 @@ def _tell(reading: Reading, report: Report, written: Written) -> None:
     print(f"  session  {place}")
     name = folders.name_for_command(place)
     if offer(state, problem):
-        print(f"  next     narrowdown after {name}  (is it a known bug, and what else cures it?)")
+        asked = ask_known(report)
+        print(f"  next     narrowdown after {name}  ({asked[:1].lower()}{asked[1:]})")
     if line := offer_like(state, problem, name):
         print(f"  next     {visible(line)}  (built from the model it can be taken apart)")
     if line := offer_ladder(state, problem, name):

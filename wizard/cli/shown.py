@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from engines.compare.criterion import Criterion
-from engines.compare.say import say_amount, say_limit, say_part
+from engines.compare.say import say_amount, say_limit, say_part, say_sample
 from engines.probe import HUGE, Answer
 from engines.steps.registry import STEPS
 from wizard.words import count, decibels, elide, listing, name_precision, number, say_word, visible
@@ -87,7 +87,8 @@ def table(row: Mapping[str, Any], rule: Criterion, samples: int) -> Iterator[str
     name = str(row["output"])
     shape = "x".join(map(str, row.get("shape", ()))) or "a single value"
     among = f", the worst of {count(samples, 'sample')}" if samples > 1 else ""
-    yield f"  {visible(elide(name, 60))}  {row.get('dtype', 'float32')} {shape}  on {visible(str(row['sample']))}{among}"
+    sample = visible(say_sample(str(row["sample"])))
+    yield f"  {visible(elide(name, 60))}  {row.get('dtype', 'float32')} {shape}  on {sample}{among}"
     if row.get("problem"):
         yield f"    it is {'missing' if row['problem'] == 'missing' else 'of another shape than the reference has'}"
         return

@@ -47,6 +47,9 @@ class Culprit(msgspec.Struct, frozen=True):
     around: Vicinity = Vicinity()
     values: tuple[Values, ...] = ()  # of its outputs, the worst first
     source: tuple[str, ...] = ()  # file and line of the program that was exported, where the exporter wrote them
+    # What the part in the case folder is wrong by, where its shapes or values were made smaller for that; ``own`` is as it
+    # stands in the model.
+    made_smaller: float | None = None
 
 
 class Kept(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ import msgspec
 
 from engines import causes, outside
 from engines import findings as base
+from engines.compare.judge import judge_shrunk
 from engines.compare.say import say_limit, say_part
 from engines.compare.values import Values
 from engines.declaration import Cure
@@ -181,8 +182,29 @@ def _culprits(
         place = vicinity(index, nodes) if index is not None else Vicinity()
         source = _list_sources(index, nodes)
         said = culprit(c, compared=compared)
-        told.append(msgspec.structs.replace(said, around=place, values=tuple(values), source=source))
+        smaller = _judge_smaller(state, c.case) if compared else None
+        told.append(
+            msgspec.structs.replace(said, around=place, values=tuple(values), source=source, made_smaller=smaller)
+        )
     return tuple(told)
+
+
+def _judge_smaller(state: State, case: base.Case) -> float | None:
+    """What a case is wrong by as it is handed on, where its shapes or values were made smaller for that; None where they were
+    not, or where nobody measured it."""
+    criterion = state.findings.criterion
+    if not case.candidate.edits or case.signature is None or criterion is None:
+        return None
+    for key, asked in reversed(list(state.asked.items())):
+        known = state.known.get(key)
+        if known is None or known.measurement is None or not asked.asks(Measure):
+            continue
+        probe = asked.probe
+        if isinstance(probe, Measure) and probe.candidate == case.candidate:
+            verdict = judge_shrunk(known.measurement, criterion, case.signature)
+            if verdict.failed and verdict.own is not None and verdict.own < HUGE:
+                return verdict.own
+    return None
 
 
 def searches(state: State, fewest: int = 6) -> tuple[Search, ...]:

@@ -172,6 +172,11 @@ def culprit(c: Culprit, position: int, total: int, metric: str) -> str:
         ("outputs", listing([code(name) for name in c.outputs])),
         ("cause", literal(c.cause)),
         ("cut out, by itself", say_part(c.own, metric, c.own_places)),
+        *(
+            [("in the case folder, made smaller", wrong_by(c.made_smaller, metric))]
+            if c.made_smaller is not None
+            else []
+        ),
         ("your model's outputs, by it", say_part(c.effect, metric, c.effect_places)),
         ("sample", code(say_sample(c.sample))),
         ("fails again", c.verified or "?"),
