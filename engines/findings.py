@@ -124,6 +124,7 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     tried: str = ""
     unseen: Unseen | None = None  # None: not tried on others (an earlier version)
     slight: int = 0  # given samples that are not counted: off on nearly nothing only
+    undetermined: int = 0  # and these: off by no more than rounding makes
     outside: tuple[str, ...] = ()  # of ``keep_names`` those that lie beyond what is accused
     accused_ok: int = -1  # given samples that are right with what is accused in FP32 and nothing else; -1: not asked
     accused_n: int = 0  # of so many

@@ -80,7 +80,7 @@ def measure_cured(
         else:
             feed = sample.partition("/")[0]
     signature = sign_failure(result, ask.criterion, sample)
-    if findings.signature.nonfinite or findings.signature.error >= HUGE:
+    if is_infinite(findings):
         # Of what was infinite nobody asks whether rounding makes it. Of what is left it may (boxes sorted by their scores).
         on_it = msgspec.structs.replace(findings, signature=signature, sample=feed)
         moved = yield from move_last_place(ask.ctx, on_it, SECONDS)
@@ -88,6 +88,12 @@ def measure_cured(
     if not still:
         return after, error, still
     return msgspec.structs.replace(after, round_signature=signature, sample=feed), error, still
+
+
+def is_infinite(findings: Findings) -> bool:
+    """Whether the failure is, so that nobody asked yet whether rounding makes it."""
+    signature = findings.signature
+    return signature is not None and (signature.nonfinite or signature.error >= HUGE)
 
 
 def feed_of(findings: Findings, sample: str) -> str:

@@ -100,7 +100,7 @@ class Draft:
         or the emulation does not fail there."""
         there = self._there
         there.near |= search.near
-        there.seen, there.working, there.scale = search.seen, search.working, search.scale
+        there.seen, there.working, there.scale, there.noise = search.seen, search.working, search.scale, search.noise
         # What was asked for an order before leaves this one as many questions.
         there.limit = there.spent + there.params.budget
         plain: Measurement = yield from there.measure((), search.working)

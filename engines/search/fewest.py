@@ -12,7 +12,7 @@ from engines.asking import Amount, Count, Note, Sub
 from engines.compare.criterion import Criterion, Verdict, tighten_criterion
 from engines.compare.judge import by_sample, judge_whole, use_up
 from engines.findings import Unseen
-from engines.probe import HUGE, Measurement
+from engines.probe import Measurement
 from engines.search.curve import Curve
 from engines.search.inquiry import Inquiry
 from engines.search.kept import Kept, Knee
@@ -230,7 +230,7 @@ class Fewest(KeptSets):
         given: Measurement = yield from self.measure(keep, self.everywhere)
         joined = before.unseen.joined if before else 0
         ask, question = self.ask, self.elsewhere(keep)
-        tried: Tried = yield from try_unseen(ask, question, given, held - self.seen, plain, batch, joined)
+        tried: Tried = yield from try_unseen(ask, question, given, held - self.seen, plain, batch, joined, self.noise)
         earlier, self.batches = self.batches, (*self.batches, tried)
         return (yield from try_earlier(ask, question, earlier, tried, plain))
 
@@ -257,11 +257,11 @@ class Fewest(KeptSets):
             smallest: NodeSet = yield from self._leave_out(start, before, likely, alone, by_weight=not known_to_do)
             everywhere = self.all_seen()
             final: Measurement = yield from self.measure(smallest, everywhere)
-            holds = judge_whole(self.judged(final), ask.criterion).passed
+            holds = self.holds(final, ask.criterion)
             # A set that passes everywhere is kept; one with the margin everywhere ends the search.
             tighter = holds and holding is not None
             holding = smallest if holds else holding
-            if judge_whole(self.judged(final, self.aim), self.aim).passed or tighter or self.spent >= params.budget:
+            if self.holds(final, self.aim) or tighter or self.spent >= params.budget:
                 break
             # A sample that this set does not cure joins the search; the worst first, a few at a time.
             failing = self.list_failing(final, self.aim)[:JOINING]
@@ -514,13 +514,13 @@ class Fewest(KeptSets):
         good = len(seen) - len(list_failing(counted, self.ask.criterion))
         reason = "" if m.status == "ok" else m.message
         became = dict(m.facts.get("build", {}).get("kept", {}))
-        error = self.find_error(m) if seen else HUGE
+        error = self.find_error(m)
         bend = next(((k, p) for k, p in curve if p.knee), None)
         knee = Knee(*bend, ok=self.count_right(bend[0])) if bend else None
         return Kept(
             outcome, keep, error, minimal, self.spent, good, len(seen), dict(m.artifacts), reason, became, unseen,
             tuple(p for _, p in curve), knee, foretold=self.count_foretold(keep) if minimal else 0,
-            slight=self.list_slight(m),
+            slight=self.list_slight(m), noisy=self.list_noisy(m) - self.list_slight(m),
         )  # fmt: skip
 
     def count_right(self, keep: NodeSet) -> int:

@@ -10,6 +10,7 @@ from engines.findings import Unseen
 from engines.graph import ranges
 from engines.graph.quantized import find_layers
 from engines.probe import Measurement
+from engines.search.cured import is_infinite
 from engines.search.curve import Curve, draw_curve
 from engines.search.draft import Draft
 from engines.search.emulation import find_emulation
@@ -24,7 +25,7 @@ from engines.search.polish import polish_best
 from engines.search.ranking import Ranked, list_prefixes, rank_layers
 from engines.search.remedy import list_cured
 from engines.search.starts import list_hardest
-from engines.search.unseen import count_plain, find_scale, restrict, set_apart
+from engines.search.unseen import count_plain, find_scale, list_failing, measure_noise, restrict, set_apart
 from engines.search.whole import list_feeds
 from engines.search.written import Sides, WrittenOut, write_out
 from engines.spec import unquantized
@@ -46,7 +47,7 @@ def keep_higher(
     runs = max(LOOKS, ask.findings.looks)
     m = yield from asked(ask.kept(list_feeds(ask.findings), kept.keep, runs=runs, exclusive=True))
     # What the set is known not to cure, it need not cure here.
-    counted = restrict(m, set(by_sample(m)) - kept.slight)
+    counted = restrict(m, set(by_sample(m)) - kept.slight - kept.noisy)
     failures = (
         count_failed_runs(counted, ask.criterion) if m.status == "ok" and kept.samples_ok == kept.samples_n else 0
     )
@@ -101,6 +102,10 @@ def _search(
     search.working = list_hardest(ask.findings)
     if (emulation := find_emulation(ask.ctx, ask.findings)) and len(everything) == len(ask.index.nodes):
         search.draft, tries = Draft(search, emulation, sound.build_seconds), ()
+    if culprits and culprits.issubset(everything) and is_infinite(ask.findings):
+        # Whether rounding makes it was asked of no sample that is infinite. Of what is left once that is cured it may.
+        alone: Measurement = yield from search.measure(seeds, everywhere)
+        search.noise = yield from measure_noise(ask, list_failing(alone, ask.criterion))
     best, put_off = yield from search.find(tries, seeds, held, plain, enough)
     curve: Curve
     if best is None:
@@ -127,6 +132,6 @@ def _search(
     curve = yield from draw_curve(search, best.keep, everything, search.list_telling(), search.aim)
     kept = search.result("found", best.keep, final, minimal=minimal, unseen=unseen, curve=curve)
     missed = kept.samples_n - kept.samples_ok + unseen.n - unseen.ok - best.tried.lost
-    sides = Sides(best.seen, best.tried.near, best.tried.loose | kept.slight)
+    sides = Sides(best.seen, best.tried.near, best.tried.loose | kept.slight | kept.noisy)
     written: WrittenOut = yield from write_out(ask, best.keep, sides, missed)
     return msgspec.structs.replace(kept, written=written, files=written.files or kept.files)

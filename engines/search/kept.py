@@ -44,6 +44,7 @@ class Kept(msgspec.Struct, frozen=True):
     plain: float = 0.0  # error with nothing kept; told where everything kept is not enough
     foretold: int = 0  # of a minimal set the nodes that it was not built without
     slight: frozenset[str] = frozenset()  # samples that are not counted: off on nearly nothing only
+    noisy: frozenset[str] = frozenset()  # and these: off by no more than rounding makes
     put_off: bool = False  # it was wrong on some that it was not made on, and was enough for now
 
 
@@ -74,6 +75,7 @@ def make_workaround(ask: Inquiry, kept: Kept) -> Sub[Workaround | None]:
         keep_as_workaround(ask, kept.keep, kept.samples_n, kept.error),
         samples_ok=kept.samples_ok,
         slight=len(kept.slight),
+        undetermined=len(kept.noisy),
         of=len(list_keepable(ask)),
         cost=f"{say_counted(ask, kept)}{'; ' if slower else ''}{slower}",
         minimal=kept.minimal,
@@ -112,8 +114,9 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
             f"model in FP32, and no workaround.{_say_knee(ask, kept)}"
         )
     names = _say_names(ask, kept.keep)
+    tried = say_tried(kept.samples_ok, kept.samples_n, kept.unseen, len(kept.slight), len(kept.noisy))
     return (
-        f"Keeping {say_counted(ask, kept)}: {say_tried(kept.samples_ok, kept.samples_n, kept.unseen, len(kept.slight))}. "
+        f"Keeping {say_counted(ask, kept)}: {tried}. "
         f"With it the error is at most {_say_most(ask, kept)}, and {_say(ask, ask.criterion.tolerance)} is allowed. "
         f"Kept: {names}."
         f"{_say_nearly_all(ask, kept)}{_say_without(ask, kept)}{_say_obeyed(kept.became)}{_say_knee(ask, kept)}"

@@ -119,11 +119,22 @@ def _made_on(cure: Workaround, *, real: bool) -> Fact:
     joined = cure.unseen.joined if cure.unseen else 0
     more = f", {joined} of them taken in as an earlier set was wrong there" if joined else ""
     few = f" {_say_slight(cure.slight).text}" if cure.slight else ""
+    few += f" {_say_noisy(cure.undetermined).text}" if cure.undetermined else ""
     if not real:
         return Fact(f"It was made on {what} of made-up inputs{more}; real ones were not given.{few}", firm=False)
     return Fact(
         f"It was made on {what}{more}: right on {cure.samples_ok}.{few}", firm=cure.samples_ok == cure.samples_n
     )
+
+
+def _say_noisy(many: int) -> Fact:
+    """Of samples that are neither right nor wrong, as rounding alone makes as much."""
+    moved = (
+        "is not counted: rounding of the inputs moves it"
+        if many == 1
+        else "are not counted: rounding of the inputs moves them"
+    )
+    return Fact(f"{many} more {moved} as far.")
 
 
 def _say_slight(many: int) -> Fact:
@@ -150,10 +161,7 @@ def _tried_on(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
         Fact(f"With it {say_most_wrong(unseen.ok, unseen.n)}."),
     ]
     if unseen.undetermined:
-        loose = unseen.undetermined
-        said.append(
-            Fact(f"{loose} more {'is' if loose == 1 else 'are'} not counted: rounding of the inputs moves them as far.")
-        )
+        said.append(_say_noisy(unseen.undetermined))
     if unseen.slight:
         said.append(_say_slight(unseen.slight))
     if not unseen.plain:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from engines.asking import Sub
 from engines.compare.criterion import Criterion, Verdict, tighten_criterion
-from engines.compare.judge import by_sample, judge_whole
+from engines.compare.judge import by_sample
 from engines.probe import Measurement
 from engines.search.fewest import ALONE, CLOSER, JOINING, Best, Fewest
 from engines.search.sets import NodeSet
@@ -71,7 +71,7 @@ def polish(search: Fewest, keep: NodeSet, likely: Sequence[int], less: NodeSet =
         search.pace.left = 0
         less = tuple(sorted((*stays, *left)))
         final: Measurement = yield from search.measure(less, everywhere)
-        if judge_whole(search.judged(final, criterion), criterion).passed:
+        if search.holds(final, criterion):
             if not stays:
                 return less
             keep, back = less, ()
@@ -91,7 +91,7 @@ def _hold_to(search: Fewest, keep: NodeSet) -> Sub[tuple[Criterion, Criterion]]:
     that is asked alone is held to, ``ALONE`` times stricter: the strictest that this set meets."""
     m: Measurement = yield from search.measure(keep, search.all_seen())
     for all_of_it in (search.aim, search.ask.criterion):
-        if judge_whole(search.judged(m, alone := tighten_criterion(all_of_it, ALONE)), alone).passed:
+        if search.holds(m, alone := tighten_criterion(all_of_it, ALONE)):
             return all_of_it, alone
     return search.ask.criterion, search.ask.criterion
 

@@ -11,7 +11,7 @@ from engines.compare.judge import by_sample, judge_whole, worst
 from engines.probe import HUGE, Measurement
 from engines.search.inquiry import Inquiry
 from engines.search.pace import Pace
-from engines.search.unseen import find_slight, join_answers, list_failing, restrict
+from engines.search.unseen import find_noisy, find_slight, join_answers, list_failing, restrict
 
 NodeSet = tuple[int, ...]  # node ids, ascending
 # What is left of a failure's weight when the next set is asked about: which sample is the hardest changes with what a search
@@ -23,7 +23,8 @@ FADING = 0.5
 class KeptSets:
     """Answers about sets of nodes that are kept in FP32, each sample of each set asked once.
 
-    ``seen``: the samples that decide; none: all of them. ``scale``: beside what a value is nearly nothing (``find_scale``).
+    ``seen``: the samples that decide; none: all of them. ``scale``: beside what a value is nearly nothing (``find_scale``);
+    ``noise``: what rounding makes of given samples (``measure_noise``).
     ``near``: feed -> digest of the inputs that hold it, of samples that
     were made near the session's. ``spent``: how often a set was asked about. ``pace``: how many are still to come.
     """
@@ -33,6 +34,7 @@ class KeptSets:
         self.near: dict[str, str] = {}
         self.seen: frozenset[str] = frozenset()
         self.scale: Mapping[str, float] = {}
+        self.noise: Mapping[str, float] = {}
         self.spent = 0
         self.pace = Pace()
         self._answers: dict[NodeSet, dict[str, Measurement]] = {}  # by what was fed
@@ -88,10 +90,14 @@ class KeptSets:
 
     def judged(self, m: Measurement, rule: Criterion | None = None) -> Measurement:
         """Of the given samples those that were not set apart, and those that joined; whatever else was fed with them. Less what
-        is over the tolerance (or over ``rule``) on nearly nothing only."""
+        is over the tolerance (or over ``rule``) on nearly nothing only, or by no more than rounding makes."""
         m = self._deciding(m)
-        slight = self.list_slight(m, rule)
-        return restrict(m, set(by_sample(m)) - slight) if slight else m
+        loose = self.list_slight(m, rule) | self.list_noisy(m, rule)
+        return restrict(m, set(by_sample(m)) - loose) if loose else m
+
+    def list_noisy(self, m: Measurement, rule: Criterion | None = None) -> frozenset[str]:
+        """The samples that decide, but for that they are off by no more than rounding makes."""
+        return find_noisy(self._deciding(m), rule or self.ask.criterion, self.noise)
 
     def list_slight(self, m: Measurement, rule: Criterion | None = None) -> frozenset[str]:
         """The samples that decide, but for that they fail on nearly nothing only."""
@@ -100,8 +106,14 @@ class KeptSets:
     def _deciding(self, m: Measurement) -> Measurement:
         return restrict(m, self.seen) if self.seen and m.status == "ok" and not m.assumed else m
 
+    def holds(self, m: Measurement, rule: Criterion) -> bool:
+        """Whether nothing that decides speaks against a set."""
+        verdict = self._judge(m, rule)
+        return verdict is not None and verdict.passed
+
     def _judge(self, m: Measurement, rule: Criterion) -> Verdict | None:
-        """None where no sample of it decides. Where all that fails is nearly nothing nothing speaks against a set."""
+        """None where no sample of it decides. Where nobody can call right or wrong what fails, nothing speaks
+        against a set."""
         counted = self.judged(m, rule)
         if m.status != "ok" or m.assumed or counted.results:
             return judge_whole(counted, rule)
@@ -109,7 +121,8 @@ class KeptSets:
 
     def find_error(self, m: Measurement) -> float:
         """The worst that any sample that decides is wrong by."""
-        rows = [r for runs in by_sample(self.judged(m)).values() for r in runs]
+        counted = self.judged(m)
+        rows = [r for runs in by_sample(counted if counted.results else self._deciding(m)).values() for r in runs]
         return worst(rows, self.ask.criterion)[2] if rows else HUGE
 
     def elsewhere(self, keep: NodeSet) -> Callable[[str, tuple[str, ...]], Sub[Measurement]]:

@@ -112,6 +112,27 @@ def find_slight(
     return list_slight((r for run in m.each_run for r in run), criterion, scale, strict)
 
 
+def measure_noise(ask: Inquiry, samples: Collection[str]) -> Sub[Mapping[str, float]]:
+    """How far rounding of the inputs alone moves the reference's outputs on these samples of the session's, the worst of a few
+    draws; nothing where that cannot be asked."""
+    if not samples or not any(ask.index.tensors[t].floating for t in ask.index.inputs):
+        return {}
+    fed = tuple(dict.fromkeys(s.partition("/")[0] for s in samples))
+    moved = yield from asked(ask.plain(fed, engine=ask.ctx.reference, nudge="inputs", runs=DRAWS))
+    if moved.status != "ok":
+        return {}
+    return {s: worst(rows, ask.criterion)[2] for s, rows in by_sample(moved).items() if s in samples}
+
+
+def find_noisy(m: Measurement, criterion: Criterion, noise: Mapping[str, float]) -> frozenset[str]:
+    """The samples that are off by no more than rounding makes (``measure_noise``): boxes sorted by scores that tie. No node is
+    kept for them either."""
+    if not noise or m.status != "ok" or m.assumed:
+        return frozenset()
+    failing = ((s, rows) for s, rows in by_sample(m).items() if s in noise and exceed(rows, criterion))
+    return frozenset(s for s, rows in failing if worst(rows, criterion)[2] <= WITHIN * noise[s])
+
+
 def list_failing(m: Measurement, criterion: Criterion) -> list[str]:
     """The samples that are over tolerance in any run, the worst first."""
     errors = {s: worst(runs, criterion)[2] for s, runs in by_sample(m).items() if exceed(runs, criterion)}
@@ -164,29 +185,32 @@ def try_unseen(
     plain: Measurement,
     batch: int,
     before: int = 0,
+    noise: Mapping[str, float] = NOTHING,
 ) -> Sub[Tried]:
     """The workaround of ``question`` on what it was not made on. ``given``: its measurement on all of the user's samples, of
-    which ``held`` were set apart; ``plain``: the model's on the same without it. ``before``: samples that joined the search."""
+    which ``held`` were set apart; ``plain``: the model's on the same without it. ``before``: samples that joined the search.
+    ``noise``: of given samples, what rounding makes (``measure_noise``)."""
     rule, scale = ask.criterion, find_scale(plain, ask.criterion)
     apart = restrict(given, held)
     slight = find_slight(apart, rule, scale)
-    apart = restrict(apart, set(by_sample(apart)) - slight)
+    noisy = find_noisy(apart, rule, noise) - slight
+    apart = restrict(apart, set(by_sample(apart)) - slight - noisy)
     over = list_failing(apart, rule)
     right = len(by_sample(apart)) - len(over)
     bare = len(list_failing(restrict(plain, by_sample(apart)), rule))
     each = math.ceil(len(plain.results) / max(1, len(list_feeds(ask.findings))))
     near: Near = yield from make_near(ask, count_wanted(plain, len(held)), batch, each)
     n = len(by_sample(apart))
-    unseen = Unseen(right, n, n, right, bare, 0, before, find_worst(apart, rule), len(slight))
+    unseen = Unseen(right, n, n, right, bare, len(noisy), before, find_worst(apart, rule), len(slight))
     if not near.feeds:
-        return Tried(unseen, tuple(over), loose=slight)
+        return Tried(unseen, tuple(over), loose=slight | noisy)
     yield Note(f"does it hold on {len(near.feeds) * each} samples that it was not made on?")
     m: Measurement = yield from question(near.inputs, near.feeds)
     if m.status != "ok":
-        return Tried(unseen, tuple(over), loose=slight)
+        return Tried(unseen, tuple(over), loose=slight | noisy)
     made: Determined = yield from count_determined(ask, near, m, scale)
     counted = ((near, tuple(by_sample(made.counted))),)
-    loose = slight | made.loose | made.slight
+    loose = slight | noisy | made.loose | made.slight
     return Tried(add_made(unseen, made, rule, plain=0), (*over, *made.missed), near, loose, counted=counted)
 
 
@@ -252,7 +276,7 @@ def add_made(unseen: Unseen, made: Determined, rule: Criterion, *, plain: int) -
         ok=unseen.ok + n - len(made.missed),
         n=unseen.n + n,
         plain=unseen.plain + plain,
-        undetermined=len(made.loose),
+        undetermined=unseen.undetermined + len(made.loose),
         slight=unseen.slight + len(made.slight),
         error=max(unseen.error, find_worst(made.counted, rule)),
     )
@@ -280,14 +304,16 @@ def find_worst(m: Measurement, rule: Criterion) -> float:
     return worst(rows, rule)[2] if rows else 0.0
 
 
-def say_tried(ok: int, n: int, unseen: Unseen | None, slight: int = 0) -> str:
-    """``right on 8 of 8 it was made on, 31 of 32 it had not seen``; made ones are called made. ``slight``: of those that it was
-    made on, not counted, that fail on nearly nothing."""
-    made = f"right on {ok} of {n} it was made on"
+def say_tried(ok: int, n: int, unseen: Unseen | None, slight: int = 0, noisy: int = 0) -> str:
+    """``right on 8 of 8 it was made on, 31 of 32 it had not seen``; made ones are called made. Of those that it was made on, not
+    counted: ``slight`` that fail on nearly nothing, ``noisy`` that rounding moves as far."""
+    made = f"right on {ok} of {n} it was made on" if n else "no sample that it was made on tells"
     nothing = slight + (unseen.slight if unseen else 0)
     few = f"; {nothing} more {'is' if nothing == 1 else 'are'} off on nearly nothing only" if nothing else ""
+    loosely = noisy + (unseen.undetermined if unseen else 0)
+    loose = f"; {loosely} more are not determined to this tolerance" if loosely else ""
     if unseen is None or not unseen.n:
-        return f"{made}; tried on no others{few}"
+        return f"{made}; tried on no others{loose}{few}"
     kinds = (
         "all made near these"
         if not unseen.given
@@ -297,5 +323,4 @@ def say_tried(ok: int, n: int, unseen: Unseen | None, slight: int = 0) -> str:
     )
     more = f"{unseen.ok} of {unseen.n} it had not seen{f' ({kinds})' if kinds else ''}"
     bare = f"; {unseen.plain} of these fail without it"
-    loose = f"; {unseen.undetermined} more are not determined to this tolerance" if unseen.undetermined else ""
     return f"{made}, {more}{bare}{loose}{few}"

@@ -253,7 +253,7 @@ def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[
     if kept.outcome == "whole":
         return f"It passes with all {total} layers in float, and with no smaller set that was tried. {lowest}".strip()
     names = ", ".join(ask.names(kept.keep))
-    tried = say_tried(kept.samples_ok, kept.samples_n, kept.unseen, len(kept.slight))
+    tried = say_tried(kept.samples_ok, kept.samples_n, kept.unseen, len(kept.slight), len(kept.noisy))
     return (
         f"{len(kept.keep)} of {total} quantized layers left in float: {tried} "
         f"(error {error}, allowed {allowed}): {names}. {lowest}"

@@ -76,7 +76,7 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     unseen: int = 0  # that it was not made on
     unseen_given: int = 0  # of these the user's own; the others were made near them
     unseen_failing: int = 0  # of these fail without it
-    undetermined: int = 0  # made ones that are not counted, as rounding of the inputs moves them as far
+    undetermined: int = 0  # samples that are not counted, as rounding of the inputs moves them as far
     joined: int = 0  # samples that it was widened for
     slight: int = 0  # samples that are not counted: off on nearly nothing only
     known: bool = False  # it holds, why is known, and real samples, others than those it was made on, show it
@@ -278,7 +278,7 @@ def _sum_up(cure: Cure, left: Left) -> WorkaroundOutcome:
         unseen=unseen.n,
         unseen_given=unseen.given,
         unseen_failing=unseen.plain,
-        undetermined=unseen.undetermined,
+        undetermined=chosen.undetermined + unseen.undetermined,
         joined=unseen.joined,
         slight=chosen.slight + unseen.slight,
         known=is_known(findings, chosen),

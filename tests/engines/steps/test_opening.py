@@ -327,6 +327,32 @@ def test_no_node_is_kept_for_what_is_wrong_on_nearly_nothing(opened: Callable[..
     assert ("on nearly nothing only" in outcome.message) != chosen
 
 
+def test_no_node_is_kept_for_an_order_that_rounding_alone_changes(opened: Callable[..., Any]) -> None:
+    """Boxes sorted by scores that tie, with an overflow in front: once that is cured they come in another order, as they do where
+    the last place of the inputs is moved. A set that kept the order would keep the TopK."""
+    nodes = [
+        node("Mul", ["x", "k"], ["large"], "large"),
+        node("Div", ["large", "k"], ["scores"], "back"),
+        node("TopK", ["scores", "eight"], ["best", "places"], "sorted", axis=1),
+        node("Gather", ["boxes", "places"], ["y"], "chosen"),
+        node("Neg", ["best"], ["z"], "healthy"),
+    ]
+    boxes = np.random.default_rng(0).normal(0, 1, 8).astype(np.float32)
+    weights = {"k": np.float32([1e4]), "eight": np.int64([8]), "boxes": boxes}
+    made = model(nodes, {"x": [1, 8]}, {"y": [1, 8], "z": [1, 8]}, weights)
+    draws = [np.random.default_rng(i).permutation(8) for i in range(4)]
+    session = opened(made, *({"x": (np.float32(30) + np.float32(2e-6) * d)[None].astype(np.float32)} for d in draws))
+    session.step("layerwise")
+    session.step("extract")
+    session.step("confirm")
+    outcome = session.step("workaround").finish.outcome
+    assert set(outcome.names.split(", ")) <= {"large", "back"}, outcome.message
+    assert outcome.undetermined >= len(draws)
+    assert "no sample that it was made on tells" in outcome.message
+    assert "not determined to this tolerance" in outcome.message
+    assert not outcome.holds
+
+
 def test_the_search_begins_where_more_than_nearly_nothing_is_wrong(opened: Callable[..., Any]) -> None:
     """Of a value of 0.001 all is lost, of one of 10.3 two per cent, where 30.2 is the largest: the second is locked."""
     nodes = [node("Add", ["x", "far"], ["there"]), node("Sub", ["there", "far"], ["y"])]
