@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines.compare.criterion import Criterion, tighten_criterion
+from engines.compare.judge import judge_whole
 from engines.graph import ranges
-from engines.probe import Measure, Measurement
+from engines.probe import Measure, Measurement, SampleResult, Score
 from engines.search.inquiry import make_inquiry
-from engines.search.sets import KeptSets
+from engines.search.sets import KeptSets, NodeSet
 from tests.engines.steps.simulated import RULE, Simulated, graph
 
 SAMPLES = ("real:0", "real:1", "real:2")
@@ -183,3 +185,58 @@ def test_whatever_is_asked_first_a_set_passes_where_each_sample_does(
         assert verdict.passed != verdict.failed
     pairs = [(p.keep, s) for p in asked.probes for s in p.samples]
     assert len(pairs) == len(set(pairs))
+
+
+node_sets = st.sets(st.integers(0, 3)).map(lambda nodes: tuple(sorted(nodes)))
+some = st.sets(st.sampled_from(SAMPLES), min_size=1).map(lambda samples: tuple(sorted(samples)))
+# What happens to a search: a set is measured (again, with ``save``, and then with another answer), other samples decide, or
+# values are nearly nothing beside others than before.
+happens = st.one_of(
+    st.tuples(st.just("measure"), node_sets, some, st.lists(st.sampled_from([0.0, 0.008, 0.015, 0.5]), min_size=3, max_size=3)),
+    st.tuples(st.just("measure again"), node_sets, some, st.lists(st.sampled_from([0.0, 0.5]), min_size=3, max_size=3)),
+    st.tuples(st.just("decide"), some),
+    st.tuples(st.just("scale"), st.sampled_from([0.0, 1.0, 1000.0])),
+)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(happens, min_size=3, max_size=20))
+def test_what_is_known_of_sets_is_as_judged_anew(events: list[Any]) -> None:
+    errors: dict[str, float] = {}
+
+    def answer(_asked: Asked, probe: Measure) -> Measurement:
+        rows = {s: Score("y", rel_l2=errors[s], max_abs=errors[s], absmax=1.0) for s in probe.samples}
+        return Measurement(results=tuple(SampleResult(s, (row,)) for s, row in rows.items()))
+
+    asked = Asked(answer)
+    sets, answers = asked.sets, dict[NodeSet, dict[str, Measurement]]()
+    rules = [RULE, tighten_criterion(RULE, 1.5), tighten_criterion(RULE, 0.5)]
+
+    def verdicts(keep: NodeSet, rule: Criterion) -> dict[str, Any]:
+        return {s: judge_whole(sets.judged(m, rule), rule) for s, m in answers.get(keep, {}).items()}
+
+    def short(keep: NodeSet, rule: Criterion, fed: Any = SAMPLES) -> set[str]:
+        return {s for s, verdict in verdicts(keep, rule).items() if verdict.failed and s in fed}
+
+    for what, *of in events:
+        if what == "decide":
+            sets.seen = frozenset(of[0])
+        elif what == "scale":
+            sets.scale = {"y": of[0]}
+        else:
+            keep, samples, of_samples = of
+            errors.update(zip(SAMPLES, of_samples, strict=True))
+            asked.probes.clear()
+            asked.drive(sets.measure(keep, samples, save="workaround" if what == "measure again" else ""))
+            for probe in asked.probes:
+                each = {s: answer(asked, msgspec.structs.replace(probe, samples=(s,))) for s in probe.samples}
+                answers.setdefault(keep, {}).update(each)
+        for rule in rules:
+            for keep in {(), (0, 1), (0, 1, 2), (0, 1, 2, 3), *answers}:
+                assert set(sets.list_short(keep, rule, SAMPLES)) == short(keep, rule)
+                assert sets.is_short(keep, rule) == bool(short(keep, rule))
+                above = [short(k, rule) for k in answers if len(k) > len(keep) and set(keep) <= set(k)]
+                assert set(sets.list_short_above(keep, rule)) == next(filter(None, above), set())
+                good = [s for s, verdict in verdicts(keep, rule).items() if verdict.passed]
+                without = {n: tuple(k for k in keep if k != n) for n in keep}
+                assert sets.list_needed(keep, rule) == {n for n, less in without.items() if short(less, rule, good)}
