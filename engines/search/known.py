@@ -202,7 +202,7 @@ def _headroom(cure: Workaround) -> tuple[Fact, ...]:
         Fact(
             f"Larger data may break it: FP16 ends at 65,504, and {which} in it come{'s' if many == 1 else ''} near that on your "
             f"samples ({named}{more}). If your data can be larger, keep {them} in FP32 as well "
-            "(`step precision --with headroom=16`)."
+            "(narrowdown step precision MODEL, with the same options and --with headroom=16)."
         ),
     )
 

@@ -64,7 +64,7 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
     return {
         "description": (
             f"A part of {count(len(culprit.nodes), 'node')} ({listing(culprit.ops, 6)}), cut out of a model of "
-            f"{count(report.nodes_before, 'node')}, {_say_does(culprit)} {asked.found_with}. "
+            f"{count(report.nodes_before, 'node')}, {_say_does(culprit)} {asked.found_with}{_say_emulated(asked)}. "
             + literal(" ".join(filter(None, (culprit.evidence, *map(say_lookalike, _list_alike(report, culprit))))))
         ),
         "expected": (
@@ -101,6 +101,15 @@ def say_needs(asked: Asked) -> str:
         return "check.py needs numpy and the engine's own package."
     exact = " " not in packages and re.fullmatch(r"[0-9]+(\.[0-9]+)+", asked.version)
     return f"check.py needs: pip install numpy {packages}{f'=={asked.version}' if exact else ''}"
+
+
+def _say_emulated(asked: Asked) -> str:
+    """What an emulation is, with a space in front: whoever gets the case has no engine of that name."""
+    engine = parse(asked.engine)
+    if not outside.is_emulation(outside.found(engine)):
+        return ""
+    types = {"fp16": "FP16", "bf16": "BF16"}.get(engine.get("precision") or "fp16")
+    return f" (ONNX Runtime{f', with every value rounded to {types}' if types else ' with the types of the model'})"
 
 
 def _say_allowed(report: Report) -> str:
@@ -159,7 +168,8 @@ def readme(culprit: Culprit, asked: Asked, lacking: str = "") -> str:
         )
     return "\n".join(
         [
-            f"{count(len(culprit.nodes), 'node')} of a model: a part that {_say_does(culprit)} {visible(asked.found_with)}.",
+            f"{count(len(culprit.nodes), 'node')} of a model: a part that {_say_does(culprit)} "
+            f"{visible(asked.found_with)}{_say_emulated(asked)}.",
             "",
             "Run:  python check.py",
             "      exit 1: the fault is still there; exit 0: it is gone; exit 2: that cannot be told here.",

@@ -351,6 +351,9 @@ def test_a_bug_report_begins_with_what_goes_wrong_and_with_what_is_known_of_it(s
     )
     assert "# Pad + MaxPool is refused by ONNX Runtime 1.31.1 (build failure)" in lines("build-failure", asked.engine)
     assert "# Pad + MaxPool gives wrong results in FP16 (overflow)" in lines("overflow", "emulate:precision=fp16")
+    rounds = " (ONNX Runtime, with every value rounded to FP16). "
+    assert rounds in "\n".join(lines("overflow", "emulate:precision=fp16"))
+    assert "(ONNX Runtime with" not in "\n".join(lines("optimizer", asked.engine))
     known = Lookalike("b", "who/what#18136", "Zeros are lost.", mended="1.32.0", nodes=culprit.nodes[:1])
     other = Lookalike("c", "who/what#99", "Of another culprit.", nodes=("elsewhere",))
     text = "\n".join(lines("optimizer", asked.engine, known, other))
