@@ -181,10 +181,12 @@ def explain_by_amplifying(e: Evidence) -> Cause | None:
         node = next((i for i in e.made if i.node == suspect.name), None)
     elif e.case.needs_higher_inputs:
         said = f"The case passes when fed exactly and is {e.say_case()} when its inputs are rounded to {e.storage}"
-        node = e.made[-1] if e.made else None
+        node = e.made[0] if len(e.made) == 1 else None
     else:
         return None
-    read = [s for s in e.list_read(node) if s.max_abs > 0] if node else []
+    # What is made inside of a part is off by more than its rounding: a part reads what it is fed.
+    fed = e.list_read(node) if node else [i.score for i in e.inner if not i.op]
+    read = [s for s in fed if s.max_abs > 0]
     gone = [s for s in read if 0 < s.vanished_max < smallest_positive(e.storage)[0]]
     if gone:
         return Cause(
@@ -199,9 +201,9 @@ def explain_by_amplifying(e: Evidence) -> Cause | None:
     if not read:
         return Cause("rounding", f"{said}.")
     largest = max(read, key=lambda s: s.absmax)
+    by = min(largest.max_abs, unit_roundoff(e.storage) * largest.absmax)
     return Cause(
-        "rounding",
-        f"{said}: it reads values up to {largest.absmax:,.6g}, which are rounded by up to {largest.max_abs:.2g}.",
+        "rounding", f"{said}: it reads values up to {largest.absmax:,.6g}, which are rounded by up to {by:.2g}."
     )
 
 

@@ -296,18 +296,18 @@ def test_what_rounding_its_inputs_does_to_any_node_explains_no_failure(added: fl
 @pytest.mark.parametrize(
     ("op", "off", "name", "said"),
     [
-        ("Exp", 0.1, "rounding", "it reads values up to 8, which are rounded by up to 0.004"),
+        ("Exp", 0.1, "rounding", "it reads values up to 8, which are rounded by up to 0.0039"),
         (
             "LayerNormalization",
             0.1,
             "cancellation",
-            "it takes the mean off values up to 8, which are wrong by 0.03 %, and",
+            "takes the mean off values up to 8, which are wrong by 0.03 %, and",
         ),
         (
             "Conv",
             0.1,
             "cancellation",
-            "it adds up terms that nearly cancel, of values up to 8, which are wrong by 0.03 %, and",
+            "adds up terms that nearly cancel, of values up to 8, which are wrong by 0.03 %, and",
         ),
         ("Conv", 0.0011, "rounding", "it reads values up to 8"),
         ("ReduceL2", 0.1, "rounding", "it reads values up to 8"),
@@ -320,9 +320,25 @@ def test_what_cancels_is_said_of_what_was_seen_to(op: str, off: float, name: str
     suspect = Suspect(0, 0, "0", 1.0, 1.0, "/y", added=off, added_exact=0.0) if accused else None
     bias = Score("t", rel_l2=3e-4, max_abs=4e-3, absmax=8.0)
     made = Score("y", rel_l2=off, max_abs=0.5, absmax=3.0)
-    inner = [Inner("Add", "/bias", bias, ("x",)), Inner(op, "/y", made, ("t",))]
+    fed = Score("x", rel_l2=3e-4, max_abs=3.9e-3, absmax=8.0)
+    inner = [Inner("", "", fed), Inner("Add", "/bias", bias, ("x",)), Inner(op, "/y", made, ("t",))]
     found = cause_of(Findings(), case, inner, "float16", suspect)
     assert (found.name, said in found.evidence) == (name, True), found.evidence
+
+
+def test_what_a_part_reads_is_what_it_is_fed() -> None:
+    """MarbleNet in BF16, 29 nodes from the sound to the scores: "values up to 0.93, which are rounded by up to 0.025" of what
+    its last node reads, to which all the others have added."""
+    case = Case(CASE.candidate, CASE.sample, own=0.06, needs_higher_inputs=True)
+    fed, inside = (
+        Score("x", rel_l2=1e-3, max_abs=0.0016, absmax=0.9),
+        Score("t", rel_l2=0.03, max_abs=0.025, absmax=0.93),
+    )
+    made = Score("y", rel_l2=0.06, max_abs=0.02, absmax=0.4)
+    inner = [Inner("", "", fed), Inner("Exp", "/e", inside, ("x",)), Inner("Softmax", "/y", made, ("t",))]
+    found = cause_of(Findings(), case, inner, "bfloat16", None)
+    assert found.name == "rounding"
+    assert found.evidence.endswith("it reads values up to 0.9, which are rounded by up to 0.0016.")
 
 
 @pytest.mark.parametrize(
