@@ -275,6 +275,7 @@ class Pool:
         await asyncio.gather(*ending, return_exceptions=True)
         if self._dog is not None and self._dog.stdin is not None:
             self._dog.stdin.close()
+            self._dog.send_signal(signal.SIGCONT)  # one that somebody has stopped would be waited for for ever
             await asyncio.to_thread(self._dog.wait)
         # A worker ended for its time may have been writing gigabytes.
         if self._scratch is not None:

@@ -32,6 +32,7 @@ from wizard.runner.client import Client
 from wizard.runner.requests import Request
 from wizard.tui import garbage, glyphs, keys, palette, themes
 from wizard.tui.client import SceneChanged, Watcher
+from wizard.tui.foreground import Foreground
 from wizard.tui.host import Hosted
 from wizard.tui.library import Sessions
 from wizard.tui.literal import clean
@@ -140,6 +141,7 @@ class Narrowdown(InTurn[int]):
         """User's keys, then the screen that was asked for."""
         if not self.is_headless:  # told to end, it gives the terminal back as it was; the work goes on
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, STOPPED)
+            Foreground(self).listen()
             self.set_interval(IDLE, self._tidy)
             self.set_interval(IDLE, end_where_the_terminal_is_gone)
         self.set_keymap(self._keymap_read.keys)

@@ -1,6 +1,7 @@
 """The pool's rules, against scripted workers: real processes, no engine."""
 
 import asyncio
+import contextlib
 import os
 import random
 import resource
@@ -322,6 +323,21 @@ def test_stopping_is_bounded_and_answers_everyone(tmp_path: Path, hard: bool) ->
     answers, seconds = use(tmp_path, 2, work)
     assert [m.status for m in answers] == ["cancelled"] * 5
     assert seconds < allow(3)
+
+
+def test_a_watchdog_that_somebody_has_stopped_holds_nobody_up(tmp_path: Path) -> None:
+    """The runner waited for it for ever, and held its session."""
+
+    async def work(pool: Pool) -> bool:
+        await pool.run(ask("sleep=0"))
+        (dog,) = (p for p in children() if b"watchdog.py" in Path(f"/proc/{p}/cmdline").read_bytes())
+        os.kill(dog, signal.SIGSTOP)
+        ended, _ = await asyncio.wait([asyncio.create_task(pool.stop())], timeout=allow(10))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(dog, signal.SIGCONT)
+        return bool(ended)
+
+    assert use(tmp_path, 1, work)
 
 
 def test_a_soft_stop_lets_a_short_probe_finish(tmp_path: Path) -> None:
