@@ -72,15 +72,13 @@ def settle_case(
 
     ``found_by``: the step; ``verify``: fresh builds; ``shrink_probes``: how many go into making it simpler at most. ``then``:
     probes that follow it in the step, -1 where nobody knows."""
-    spent = 0
-    candidate = ask.candidate(nodes)
-    good = trials.good(nodes)
+    candidate, good = ask.candidate(nodes), trials.good(nodes)
     # Where builds differ, more of them, and none that the search has seen.
     looks, seen = max(verify, ask.findings.builds) if verify else 0, ask.findings.builds
     told = then >= 0
     after = looks + bool(good) + max(0, then)
     first = trials.known[nodes]
-    needs_higher = False
+    spent, needs_higher = 0, False
     if ask.feed == "stored" and not ask.ctx.check and ask.signature.kind == "accuracy":
         usual = 1 + min(SHRINKS, shrink_probes) + after
         yield Note("what is left, fed values that were not rounded", usual if told else -1, best=len(nodes))
@@ -93,26 +91,13 @@ def settle_case(
             ask, candidate, nodes, signature, shrink_probes, after if told else -1
         )
         spent += shrunk
-    files: list[Saved] = []
-    failures = 0
-    for attempt in range(seen, seen + looks):
-        text = f"what is left in fresh builds, {attempt - seen + 1} of {looks}"
-        yield Note(text, seen + after - attempt if told else -1, best=len(nodes))
-        again = yield from asked(ask.ask(candidate, attempt=attempt, save="case" if attempt == seen else ""))
-        failures += _still_fails(ask, again, candidate, signature)
-        spent += 1
-        if attempt == seen:
-            files.append(Saved("case", dict(again.artifacts)))
-    good_candidate = ask.candidate(good) if good else None
-    if good_candidate is not None:
-        yield Note("the largest part that passes, once more", 1 + then if told else -1, best=len(nodes))
-        heavy = count_weight_bytes(ask.index, ranges.decode(good_candidate.nodes)) > HEAVIEST_GOOD
-        kept = yield from asked(ask.ask(good_candidate, attempt=seen, save="" if heavy else "good"))
-        spent += 1
-        if ask.verdict(kept).passed:
-            files.append(Saved("good", {} if heavy else dict(kept.artifacts)))
-        else:
-            good_candidate = None
+    failures, files = yield from _verify_in_fresh_builds(
+        ask, candidate, nodes, signature, range(seen, seen + looks), after if told else -1
+    )
+    neighbour = None
+    if good:
+        neighbour, kept = yield from _keep_neighbour(ask, good, nodes, seen, 1 + then if told else -1)
+        files += kept
     _, leaves = ask.index.boundary(nodes)
     case = Case(
         candidate=candidate,
@@ -128,13 +113,41 @@ def settle_case(
         effect_places=first.effect_places,
         feed=ask.feed,
         needs_higher_inputs=needs_higher,
-        good=good_candidate,
+        good=neighbour,
         verified=f"{failures}/{looks}",
         signature=signature,
         minimal=minimal,
         found_by=found_by,
     )
-    return case, tuple(files), spent
+    return case, files, spent + looks + bool(good)
+
+
+def _verify_in_fresh_builds(
+    ask: Inquiry, candidate: Candidate, nodes: NodeIds, signature: Signature | None, attempts: range, after: int
+) -> Sub[tuple[int, tuple[Saved, ...]]]:
+    """In how many of these builds the case fails like itself, and the files of the first. ``after``: probes from here to the
+    end of the step, -1 where nobody knows."""
+    failures, files = 0, tuple[Saved, ...]()
+    for done, attempt in enumerate(attempts):
+        text = f"what is left in fresh builds, {done + 1} of {len(attempts)}"
+        yield Note(text, after - done if after >= 0 else -1, best=len(nodes))
+        again = yield from asked(ask.ask(candidate, attempt=attempt, save="" if done else "case"))
+        failures += _still_fails(ask, again, candidate, signature)
+        files = files or (Saved("case", dict(again.artifacts)),)
+    return failures, files
+
+
+def _keep_neighbour(
+    ask: Inquiry, good: NodeIds, nodes: NodeIds, attempt: int, after: int
+) -> Sub[tuple[Candidate | None, tuple[Saved, ...]]]:
+    """The largest part that passes, where it does so in a build of its own, and its files; None where it does not."""
+    candidate = ask.candidate(good)
+    yield Note("the largest part that passes, once more", after, best=len(nodes))
+    heavy = count_weight_bytes(ask.index, ranges.decode(candidate.nodes)) > HEAVIEST_GOOD
+    m = yield from asked(ask.ask(candidate, attempt=attempt, save="" if heavy else "good"))
+    if not ask.verdict(m).passed:
+        return None, ()
+    return candidate, (Saved("good", {} if heavy else dict(m.artifacts)),)
 
 
 def _shrink_cheaply(
