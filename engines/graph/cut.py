@@ -1,11 +1,11 @@
 """Cut a candidate out of a stored model: plain protobuf over the index, linear in the candidate, no weight copied."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from engines.graph import external, names, schema
 from engines.graph.index import GraphIndex, Tensor
@@ -105,18 +105,51 @@ def cut(
     index = model.index
     ids = node_ids(index, candidate)
     severed = set(severed_of(index, candidate))
-    fed = feeds_of(index, candidate)
     fresh = names.Fresh(model.tensor_names)
-    feed_names = {t: fresh(f"{index.tensors[t].name}__fed") if t in severed else index.tensors[t].name for t in fed}
-    renamed = {index.tensors[t].name: feed_names[t] for t in sorted(severed)}
-    dropped: dict[int, set[str]] = {}
-    for edit in candidate.edits:
-        if edit.kind == "drop-attribute":
-            dropped.setdefault(edit.node, set()).add(edit.attribute)
+    feed_names = {
+        t: fresh(f"{index.tensors[t].name}__fed") if t in severed else index.tensors[t].name
+        for t in feeds_of(index, candidate)
+    }
+    wanted = tuple(dict.fromkeys((*outputs, *marks)))
+    if not wanted:
+        raise ModelProblem("The candidate has no output to compare.")
+    made = {t for i in ids for t in index.nodes[i].outputs}
+    read = {t for i in ids for t in index.nodes[i].reads}
+    passed_on = [t for t in wanted if t not in made]  # what it is fed or holds, and gives out again
+    weights = {t for t in (read - made).union(passed_on) if index.tensors[t].kind == "weight"}
+    feed_names |= {t: index.tensors[t].name for t in passed_on if t not in weights and t not in feed_names}
 
     result = empty_like(model)
     graph = result.graph
-    read: set[int] = set()
+    _copy_nodes(model, graph, ids, {index.tensors[t].name: feed_names[t] for t in sorted(severed)}, candidate.edits)
+    out_names = {t: index.tensors[t].name for t in wanted}
+    out_names |= _pass_on(index, graph, passed_on, feed_names, fresh)
+    _add_weights(model, graph, sorted(weights), candidate.edits)
+    rows = any(e.kind == "keep-rows" for e in candidate.edits)
+    _add_feeds(model, graph, feed_names, constants, types, rows)
+    for t, name in out_names.items():
+        if t in index.output_order and t in made and not rows:
+            graph.output.add().CopyFrom(model.outputs[name])
+        else:
+            graph.output.append(_declare_output(name, index.tensors[t], types, rows))
+    _state_types(index, graph, ids, types, stated=set(out_names.values()))
+    return Cut(
+        result,
+        feeds={name: t for t, name in sorted(feed_names.items()) if t not in constants},
+        outputs={out_names[t]: t for t in outputs},
+        marks={out_names[t]: t for t in marks},
+        node_ids=(*ids, *(-1,) * len(passed_on)),
+    )
+
+
+def _copy_nodes(
+    model: StoredModel, graph: GraphProto, ids: Sequence[int], renamed: dict[str, str], edits: Sequence[Edit]
+) -> None:
+    """The nodes under the names that engines get. ``renamed``: what they read in the place of a tensor."""
+    dropped: dict[int, set[str]] = {}
+    for edit in edits:
+        if edit.kind == "drop-attribute":
+            dropped.setdefault(edit.node, set()).add(edit.attribute)
     for i in ids:
         node = graph.node.add()
         node.CopyFrom(model.node_protos[i])
@@ -124,57 +157,47 @@ def cut(
         if renamed:
             names.rename_reads(node, renamed)
         if i in dropped:
-            _drop_inputs(node, dropped[i])
-        read.update(index.nodes[i].reads)
+            _drop_attributes(node, dropped[i])
 
-    made = {t for i in ids for t in index.nodes[i].outputs}
-    weights = {t for t in read - made if index.tensors[t].kind == "weight"}
-    out_names = {t: index.tensors[t].name for t in dict.fromkeys((*outputs, *marks))}
-    if not out_names:
-        raise ModelProblem("The candidate has no output to compare.")
-    added = 0
-    for t in out_names:
-        if t in made:
-            continue
-        if index.tensors[t].kind == "weight":
-            weights.add(t)
-        elif t not in feed_names:
-            feed_names[t] = index.tensors[t].name
-        node = graph.node.add(op_type="Identity", name=fresh(f"{index.tensors[t].name}__identity"))
-        node.input.append(feed_names.get(t, index.tensors[t].name))
-        out_names[t] = fresh(f"{index.tensors[t].name}__out")
-        node.output.append(out_names[t])
-        added += 1
 
-    _add_weights(model, graph, sorted(weights), candidate.edits)
-    rows = any(e.kind == "keep-rows" for e in candidate.edits)
+def _pass_on(
+    index: GraphIndex, graph: GraphProto, tensors: Iterable[int], feed_names: Mapping[int, str], fresh: names.Fresh
+) -> dict[int, str]:
+    """An Identity for each tensor that is given out and not made, as no input may be an output. Tensor id -> output name."""
+    given: dict[int, str] = {}
+    for t in tensors:
+        name = index.tensors[t].name
+        node = graph.node.add(op_type="Identity", name=fresh(f"{name}__identity"))
+        node.input.append(feed_names.get(t, name))
+        given[t] = fresh(f"{name}__out")
+        node.output.append(given[t])
+    return given
+
+
+def _add_feeds(
+    model: StoredModel, graph: GraphProto, feed_names: Mapping[int, str], constants: Mapping[int, np.ndarray[Any, Any]],
+    types: Types, rows: bool,
+) -> None:  # fmt: skip
+    """What is fed: baked in, or an input, the model's own as it declares it unless fewer ``rows`` are kept."""
     for t, name in sorted(feed_names.items()):
+        tensor = model.index.tensors[t]
         if t in constants:
-            graph.initializer.append(
-                numpy_helper.from_array(np.ascontiguousarray(constants[t]).reshape(constants[t].shape), name)
-            )
-        elif index.tensors[t].kind == "input" and not (rows and t in types):
+            value = constants[t]
+            graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name))
+        elif tensor.kind == "input" and not (rows and t in types):
             graph.input.add().CopyFrom(model.inputs[name])
         else:
-            graph.input.append(_declare_tensor(name, index.tensors[t], types))
-    for t, name in out_names.items():
-        if t in index.output_order and t in made and not rows:
-            graph.output.add().CopyFrom(model.outputs[name])
-        else:
-            graph.output.append(_declare_output(name, index.tensors[t], types, rows))
-    stated = set(out_names.values())
-    for i in ids:
-        for t in index.nodes[i].outputs:
-            info = _element_type(index.tensors[t], types)
-            if info > 0 and index.tensors[t].name not in stated:
-                graph.value_info.add(name=index.tensors[t].name).type.tensor_type.elem_type = info
-    return Cut(
-        result,
-        feeds={name: t for t, name in sorted(feed_names.items()) if t not in constants},
-        outputs={out_names[t]: t for t in outputs},
-        marks={out_names[t]: t for t in marks},
-        node_ids=(*ids, *(-1,) * added),
-    )
+            graph.input.append(_declare_tensor(name, tensor, types))
+
+
+def _state_types(
+    index: GraphIndex, graph: GraphProto, ids: Iterable[int], types: Types, stated: Collection[str]
+) -> None:
+    """The element types of inner tensors, as far as they are known; ``stated``: names that have one as outputs."""
+    for tensor in (index.tensors[t] for i in ids for t in index.nodes[i].outputs):
+        kind = _element_type(tensor, types)
+        if kind > 0 and tensor.name not in stated:
+            graph.value_info.add(name=tensor.name).type.tensor_type.elem_type = kind
 
 
 def empty_like(model: StoredModel) -> ModelProto:
@@ -191,7 +214,7 @@ def empty_like(model: StoredModel) -> ModelProto:
     return result
 
 
-def _drop_inputs(node: NodeProto, unwanted: set[str]) -> None:
+def _drop_attributes(node: NodeProto, unwanted: set[str]) -> None:
     kept = [a for a in node.attribute if a.name not in unwanted]
     del node.attribute[:]
     node.attribute.extend(kept)
