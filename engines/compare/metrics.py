@@ -1,9 +1,11 @@
 """Scores: one tensor against its reference, every metric at once, in float64 or exact integers, a chunk at a time."""
 
+import dataclasses
 import decimal
 import functools
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
@@ -47,40 +49,49 @@ def score_rows(name: str, actual: np.ndarray | None, expected: np.ndarray, rows:
     return [score(name, actual[i : i + 1], expected[i : i + 1]) for i in range(rows)]
 
 
-def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[int, ...]) -> Score:
-    coarse = _coarser(actual.dtype, expected.dtype)
-    difference = signal = power = dot = 0.0
-    max_abs = max_rel = absmax = actual_absmax = ulp = 0.0
-    mismatched = new = lost = differing = vanished = 0
-    vanished_max = 0.0
-    first = -1
-    front: Floats = np.zeros((0, 2))
-    scale = _scale(actual, expected)
-    for offset, a, b in _chunks(actual, expected):
-        x, y = a, b
-        small_x, small_y = (x, y) if scale == 1 else (x * scale, y * scale)
-        # Passes over the chunk are what this costs, so none is made for what the numbers that are needed anyway rule out: sums of
-        # squares are finite only where all values are.
-        square, own = _square(small_y), _square(small_x)
-        if not (math.isfinite(square) and math.isfinite(own)) and not (np.isfinite(a).all() and np.isfinite(b).all()):
-            finite_a, finite_b = np.isfinite(a), np.isfinite(b)
-            same = (a == b) | (np.isnan(a) & np.isnan(b))
-            broken = finite_b & ~finite_a
-            if broken.any():
-                new += int(broken.sum())
-                first = first if first >= 0 else offset + int(np.argmax(broken))
-            # NaN where the reference is infinite, another sign of infinity, or a number where it has none.
-            lost += int((~finite_b & ~same).sum())
-            differing += int((~same & ~(finite_a & finite_b)).sum())
-            # Magnitudes are those of all finite values, whatever the other side holds: an overflow shows in them.
-            absmax = max(absmax, float(np.abs(b[finite_b]).max(initial=0.0)))
-            actual_absmax = max(actual_absmax, float(np.abs(a[finite_a]).max(initial=0.0)))
-            both = finite_a & finite_b
-            x, y = a[both], b[both]
-            if not x.size:
-                continue
-            small_x, small_y = (x, y) if scale == 1 else (x * scale, y * scale)
-            square, own = _square(small_y), _square(small_x)
+@dataclass(slots=True)
+class _Totals:
+    """What was seen of a tensor, chunk by chunk. ``difference``, ``signal``, ``power`` and ``dot`` are sums over elements: of the
+    squared difference, of the squared reference, of the squared values, and of products of both; all times ``scale`` squared."""
+
+    scale: float = 1.0  # what values are multiplied by before they are squared
+    difference: float = 0.0
+    signal: float = 0.0
+    power: float = 0.0
+    dot: float = 0.0
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    absmax: float = 0.0
+    actual_absmax: float = 0.0
+    ulp: float = 0.0
+    mismatched: int = 0
+    new: int = 0  # not finite where the reference is
+    lost: int = 0  # NaN where the reference is infinite, another sign of infinity, or a number where it has none
+    differing: int = 0
+    vanished: int = 0
+    vanished_max: float = 0.0
+    first: int = -1  # flat index of the first that is not finite where the reference is
+    front: Floats = dataclasses.field(default_factory=lambda: np.zeros((0, 2)))
+
+    def leave_out_nonfinite(self, offset: int, a: Floats, b: Floats) -> tuple[Floats, Floats]:
+        """Count what is not finite on either side. Returns what is on both."""
+        finite_a, finite_b = np.isfinite(a), np.isfinite(b)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        broken = finite_b & ~finite_a
+        if broken.any():
+            self.new += int(broken.sum())
+            self.first = self.first if self.first >= 0 else offset + int(np.argmax(broken))
+        self.lost += int((~finite_b & ~same).sum())
+        self.differing += int((~same & ~(finite_a & finite_b)).sum())
+        # Magnitudes are those of all finite values, whatever the other side holds: an overflow shows in them.
+        self.absmax = max(self.absmax, float(np.abs(b[finite_b]).max(initial=0.0)))
+        self.actual_absmax = max(self.actual_absmax, float(np.abs(a[finite_a]).max(initial=0.0)))
+        both = finite_a & finite_b
+        return a[both], b[both]
+
+    def add_finite(self, x: Floats, y: Floats, own: float, square: float, coarse: np.dtype) -> None:
+        """Take in finite values and their reference, at least one of each. ``own``, ``square``: the sums of their squares;
+        ``coarse``: the type whose last place counts."""
         size = np.abs(y)
         with np.errstate(over="ignore"):
             apart = x - y
@@ -88,94 +99,98 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
         farthest, smallest, largest_size = float(apart.max()), float(size.min()), float(size.max())
         if farthest > HUGE:
             np.minimum(apart, HUGE, out=apart)
-        absmax = max(absmax, largest_size)
-        signal += square
+        self.absmax = max(self.absmax, largest_size)
+        self.signal += square
         if farthest == 0:  # most of what a part gives that is right
-            actual_absmax = max(actual_absmax, largest_size)
-            power, dot = power + square, dot + square
-            continue
+            self.actual_absmax = max(self.actual_absmax, largest_size)
+            self.power, self.dot = self.power + square, self.dot + square
+            return
         with np.errstate(over="ignore"):
             relative = apart / (np.where(size == 0, TINY, size) if smallest == 0 else size)
         if not (largest := float(relative.max())) <= HUGE:
             np.minimum(relative, HUGE, out=relative)
             largest = float(relative.max())
-        differing += int(np.count_nonzero(apart))
+        self.differing += int(np.count_nonzero(apart))
+        self._count_vanished(x, size)
+        self.actual_absmax = max(self.actual_absmax, float(x.max()), -float(x.min()))
+        self.power += own
+        self.dot += float(np.dot(*_scaled(self.scale, x, y)))
+        self.difference += _square(*_scaled(self.scale, apart))
+        self.max_abs, self.max_rel = max(self.max_abs, min(farthest, HUGE)), max(self.max_rel, largest)
+        self.mismatched += int(np.count_nonzero((apart > DEFAULT) & (relative > DEFAULT)))
+        self.ulp = max(self.ulp, _ulps(*_farthest(apart, size, relative, smallest, largest, coarse), coarse))
+        self.front = _merge(self.front, apart, relative)
+
+    def _count_vanished(self, x: Floats, size: Floats) -> None:
         if (zero := x == 0).any():
             gone = size[zero & (size > 0)]
-            vanished, vanished_max = vanished + gone.size, max(vanished_max, float(gone.max(initial=0.0)))
-        actual_absmax = max(actual_absmax, float(x.max()), -float(x.min()))
-        power += own
-        dot += float(np.dot(small_x, small_y))
-        difference += _square(apart if scale == 1 else apart * scale)
-        max_abs, max_rel = max(max_abs, min(farthest, HUGE)), max(max_rel, largest)
-        mismatched += int(np.count_nonzero((apart > DEFAULT) & (relative > DEFAULT)))
-        ulp = max(ulp, _ulps(*_farthest(apart, size, relative, smallest, largest, coarse), coarse))
-        front = _merge(front, apart, relative)
-    count = max(1, int(expected.size))
-    noise, level = float(np.sqrt(difference)), float(np.sqrt(signal))
-    return Score(
-        name=name,
-        dtype=str(expected.dtype),
-        shape=shape,
-        max_abs=to_json(max_abs),
-        max_rel=to_json(max_rel),
-        rel_max=_ratio(max_abs, absmax),
-        rel_l2=_ratio(noise, level),
-        cosine=_cosine(dot, signal, power, equal=noise == 0),
-        sqnr_db=_decibels(level, noise),
-        ulp=to_json(ulp),
-        mismatched=to_json((mismatched + new + lost) / count),
-        new_nonfinite=new,
-        lost_nonfinite=lost,
-        first_nonfinite=first,
-        equal=differing == 0,
-        absmax=to_json(absmax),
-        actual_absmax=to_json(actual_absmax),
-        vanished=vanished,
-        vanished_max=to_json(vanished_max),
-        front=_steps(front),
-    )
+            self.vanished += gone.size
+            self.vanished_max = max(self.vanished_max, float(gone.max(initial=0.0)))
+
+    def to_score(self, name: str, expected: np.ndarray, shape: tuple[int, ...], *, exact: bool = False) -> Score:
+        count = max(1, int(expected.size))
+        noise, level = float(np.sqrt(self.difference)), float(np.sqrt(self.signal))
+        return Score(
+            name=name,
+            dtype=str(expected.dtype),
+            shape=shape,
+            max_abs=to_json(self.max_abs),
+            max_rel=to_json(self.max_rel),
+            rel_max=_ratio(self.max_abs, self.absmax),
+            rel_l2=_ratio(noise, level),
+            cosine=_cosine(self.dot, self.signal, self.power, equal=noise == 0),
+            sqnr_db=_decibels(level, noise),
+            ulp=to_json(self.ulp),
+            mismatched=to_json((self.mismatched + self.new + self.lost) / count),
+            new_nonfinite=self.new,
+            lost_nonfinite=self.lost,
+            first_nonfinite=self.first,
+            exact=exact,
+            equal=self.differing == 0,
+            absmax=to_json(self.absmax),
+            actual_absmax=to_json(self.actual_absmax),
+            vanished=self.vanished,
+            vanished_max=to_json(self.vanished_max),
+            front=_steps(self.front),
+        )
+
+
+def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[int, ...]) -> Score:
+    coarse = _coarser(actual.dtype, expected.dtype)
+    totals = _Totals(scale=_scale(actual, expected))
+    for offset, x, y in _chunks(actual, expected):
+        # Passes over the chunk are what this costs, so none is made for what the numbers that are needed anyway rule out: sums of
+        # squares are finite only where all values are.
+        own, square = _squares(totals.scale, x, y)
+        if not (math.isfinite(own) and math.isfinite(square)) and not (np.isfinite(x).all() and np.isfinite(y).all()):
+            x, y = totals.leave_out_nonfinite(offset, x, y)
+            if not x.size:
+                continue
+            own, square = _squares(totals.scale, x, y)
+        totals.add_finite(x, y, own, square, coarse)
+    return totals.to_score(name, expected, shape)
 
 
 def _integers(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[int, ...]) -> Score:
     """Exact: compared in 64 bits, and their distance is taken without a sign, so that 2^62 and -2^62 are 2^63 apart."""
-    max_abs = max_rel = absmax = actual_absmax = difference = signal = power = dot = 0.0
-    wrong = 0
-    front: Floats = np.zeros((0, 2))
+    t = _Totals()
     flat_a, flat_b = np.ravel(actual), np.ravel(expected)
     for i in range(0, flat_a.size, CHUNK):
         a, b = _wide_integers(flat_a[i : i + CHUNK]), _wide_integers(flat_b[i : i + CHUNK])
         apart, x, y = _distance(a, b), a.astype(np.float64), b.astype(np.float64)
         size = np.abs(y)
         relative = apart / np.where(size == 0, TINY, size)
-        max_abs, max_rel = max(max_abs, float(apart.max())), max(max_rel, float(relative.max()))
-        absmax, actual_absmax = max(absmax, float(size.max())), max(actual_absmax, float(np.abs(x).max()))
-        difference += float(np.dot(apart, apart))
-        signal += float(np.dot(y, y))
-        power += float(np.dot(x, x))
-        dot += float(np.dot(x, y))
+        t.max_abs, t.max_rel = max(t.max_abs, float(apart.max())), max(t.max_rel, float(relative.max()))
+        t.absmax, t.actual_absmax = max(t.absmax, float(size.max())), max(t.actual_absmax, float(np.abs(x).max()))
+        t.difference += _square(apart)
+        t.signal += _square(y)
+        t.power += _square(x)
+        t.dot += float(np.dot(x, y))
         if unequal := int(np.count_nonzero(apart)):
-            wrong += unequal
-            front = _merge(front, apart, relative)
-    noise, level = float(np.sqrt(difference)), float(np.sqrt(signal))
-    return Score(
-        name=name,
-        dtype=str(expected.dtype),
-        shape=shape,
-        max_abs=to_json(max_abs),
-        max_rel=to_json(max_rel),
-        rel_max=_ratio(max_abs, absmax),
-        rel_l2=_ratio(noise, level),
-        cosine=_cosine(dot, signal, power, equal=not wrong),
-        sqnr_db=_decibels(level, noise),
-        ulp=to_json(max_abs),
-        mismatched=to_json(wrong / max(1, flat_b.size)),
-        exact=True,
-        equal=not wrong,
-        absmax=to_json(absmax),
-        actual_absmax=to_json(actual_absmax),
-        front=_steps(front),
-    )
+            t.differing += unequal
+            t.front = _merge(t.front, apart, relative)
+    t.mismatched, t.ulp = t.differing, t.max_abs  # each whole number is a place
+    return t.to_score(name, expected, shape, exact=True)
 
 
 def _wide_integers(x: np.ndarray) -> np.ndarray:
@@ -265,6 +280,15 @@ def _steps(front: Floats) -> tuple[tuple[float, float], ...]:
 def _outwards(value: float) -> float:
     """As ``to_json``, and never smaller."""
     return to_json(value) if value.is_integer() else float(_UP.create_decimal_from_float(value))
+
+
+def _scaled(scale: float, *arrays: Floats) -> tuple[Floats, ...]:
+    return arrays if scale == 1 else tuple(x * scale for x in arrays)
+
+
+def _squares(scale: float, x: Floats, y: Floats) -> tuple[float, float]:
+    small_x, small_y = _scaled(scale, x, y)
+    return _square(small_x), _square(small_y)
 
 
 def _square(x: Floats) -> float:
