@@ -310,7 +310,7 @@ def _workaround(
         margin=min(w.margin, HUGE),
         cost=w.cost,
         of=w.of,
-        holding=_list_holding(index, ranges.decode(w.keep)),
+        holding=_list_holding(index, w),
         minimal=w.minimal,
         tried=w.tried,
         condition=w.condition,
@@ -335,9 +335,15 @@ def _list_sources(index: GraphIndex | None, nodes: Iterable[int]) -> tuple[str, 
     return tuple(dict.fromkeys(filter(None, found)))
 
 
-def _list_holding(index: GraphIndex | None, nodes: Iterable[int]) -> tuple[str, ...]:
-    """Names of those nodes whose bodies hold further ones."""
-    return tuple(index.nodes[n].name for n in nodes if index.nodes[n].holds_graphs) if index is not None else ()
+def _list_holding(index: GraphIndex | None, w: base.Workaround) -> tuple[str, ...]:
+    """Names of those nodes that it keeps whose bodies hold further ones. Where they were opened for the search they are none of
+    its graph, and what was kept is called by their names and more."""
+    if index is None:
+        return ()
+    kept = [index.nodes[n] for n in ranges.decode(w.keep)]
+    opened = set(w.in_model) - {node.name for node in index.nodes}
+    inside = [n for n in w.in_model if n in opened and any(node.name.startswith(f"{n}/") for node in kept)]
+    return (*(node.name for node in kept if node.holds_graphs), *inside)
 
 
 def _cure(w: base.Workaround, index: GraphIndex | None, *, as_given: bool) -> Cure:
@@ -449,6 +455,12 @@ def say_inside(w: Workaround) -> str:
     if not held:
         return ""
     return f" and all inside {f'{held} of them' if held < kept else 'it' if kept == 1 else 'them'}"
+
+
+def name_inside(w: Workaround) -> str:
+    """The same behind the names of all that is kept: which of them hold more."""
+    few = "it" if len(w.keep_higher) == 1 else "them" if len(w.holding) == len(w.keep_higher) else listing(w.holding, 4)
+    return f" and all inside {few}" if w.holding else ""
 
 
 def say_effect(report: Report) -> str:

@@ -14,7 +14,7 @@ from wizard.flow.model import Flow
 from wizard.report import picture
 from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Report, readable
-from wizard.report.gather import say_effect, say_inside, say_source
+from wizard.report.gather import name_inside, say_effect, say_source
 from wizard.report.hand_on import list_deeds
 from wizard.report.lost import say_values_apart, say_values_lost, say_where
 from wizard.report.markdown import error, flat, version
@@ -99,7 +99,7 @@ def read_template() -> Any:
     environment.filters.update(
         number=number, decibels=decibels, duration=duration, margin=margin, switch=switch, name=whole_name, whole=whole,
         lost=say_values_lost, apart=say_values_apart, where=say_where, sample=say_sample, joined=join_names,
-        version=version, error=error, amount=show_error, wrong_by=wrong_by, wrong_in=say_part, inside=say_inside,
+        version=version, error=error, amount=show_error, wrong_by=wrong_by, wrong_in=say_part, inside=name_inside,
     )  # fmt: skip
     return environment.from_string((files("wizard.report") / "report.html.j2").read_text(encoding="utf-8"))
 

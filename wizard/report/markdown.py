@@ -9,7 +9,7 @@ from engines.compare.values import Values
 from engines.search.lookalike import say_lookalike
 from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Culprit, Report, Workaround, readable
-from wizard.report.gather import say_effect, say_inside, say_source
+from wizard.report.gather import name_inside, say_effect, say_source
 from wizard.report.hand_on import APPLY, list_deeds
 from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.picture import curve, tally
@@ -254,7 +254,9 @@ def workaround(report: Report) -> str:
         ),
     ]
     if w.keep_higher:
-        rows.append(("keep in higher precision", listing([code(name) for name in w.keep_higher], 40) + say_inside(w)))
+        rows.append(
+            ("keep in higher precision", listing([code(name) for name in w.keep_higher], 40) + literal(name_inside(w)))
+        )
     if w.source:
         rows.append(("in your program", literal(f"{listing(w.source)}, compute this in float32")))
     if w.switched_off:

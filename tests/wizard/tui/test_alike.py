@@ -10,7 +10,7 @@ from engines.findings import Findings, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node
 from engines.probe import APART
-from wizard.report.gather import _workaround, culprit, headline
+from wizard.report.gather import _workaround, culprit, headline, name_inside, say_inside
 from wizard.report.prefix import Shared
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.session import events as e
@@ -111,6 +111,18 @@ def test_the_headline_says_that_a_loop_is_kept_with_all_inside_it(
     found = msgspec.structs.replace(seven(), workaround=cure)
     made = _workaround(found, "emulate", GraphIndex("", nodes, (), (), ()), "", "")
     assert said in headline(board.state, session.flow, "worked-around", tuple(map(culprit, found.culprits)), made)
+
+
+def test_a_loop_that_was_opened_is_said_to_be_kept_with_all_inside_it() -> None:
+    """What was searched has its turns in its place; the file keeps the Loop, and with it turns that nobody had to keep."""
+    names = ("lp/body/iteration_1/sq", "lp/body/iteration_2/sq", "log", "lp2")
+    nodes = tuple(Node(i, name, "Mul", "", (), ()) for i, name in enumerate(names))
+    cure = Workaround(kind="precision", engine="e", keep="1-2", keep_names=names[1:3], in_model=("lp", "log"))
+    found = msgspec.structs.replace(seven(), workaround=cure)
+    made = _workaround(found, "emulate", GraphIndex("", nodes, (), (), ()), "", "")
+    assert made is not None
+    assert made.holding == ("lp",)
+    assert (say_inside(made), name_inside(made)) == (" and all inside 1 of them", " and all inside lp")
 
 
 def test_of_several_nodes_the_headline_names_the_one_that_the_evidence_is_about(session: FakeSession) -> None:

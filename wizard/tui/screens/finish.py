@@ -8,7 +8,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 
 from wizard.bundle.check_script import can_check
 from wizard.flow.layout import title
-from wizard.report.gather import say_inside
+from wizard.report.gather import name_inside
 from wizard.report.hand_on import Deed
 from wizard.report.stage import stage
 from wizard.session.following import offer
@@ -80,7 +80,7 @@ class FinishScreen(SessionScreen):
         self.query_one("#culprits", Culprits).tell(scene.short(state.findings))
         self.query_one("#culprits-panel", Panel).name_it("What fails", scene.names_left_out, needed=True)
         self.query_one("#culprits-panel").display = bool(state.findings.culprits)
-        inside = say_inside(said.workaround) if said.workaround is not None else ""
+        inside = name_inside(said.workaround) if said.workaround is not None else ""
         self.query_one("#cure", Cure).tell((scene.short(state.findings), inside))
         self.query_one("#cure-panel").display = state.findings.workaround is not None
         self._decided(scene)
