@@ -138,13 +138,13 @@ class _Measuring:
         self.builds = _builds if probe.runs <= 1 else Kept(_KEPT_BUILDS, _close_ready, _weigh_ready)
         self.build_seconds = self.run_seconds = self.median_seconds = 0.0
         self.artifacts: dict[str, str] = {}
+        count = max(0, probe.runs)
+        self.results: list[list[SampleResult]] = [[] for _ in range(count)]  # by run
+        self.differs = [False] * count  # from the first run, in any bit
+        self.facts: dict[str, Any] = {"runs": count} if count > 1 else {}
+        self.nodes = 0
 
     def answer(self) -> Measurement:
-        count = max(0, self.probe.runs)
-        results: list[list[SampleResult]] = [[] for _ in range(count)]
-        differs = [False] * count
-        nodes = 0
-        facts: dict[str, Any] = {"runs": count} if count > 1 else {}
         for sample in self.probe.samples:
             feed = self.part.feed(sample)
             if self.probe.feed == "stored":
@@ -152,12 +152,12 @@ class _Measuring:
             self._right(feed)
             expected = (
                 self.part.expected(sample, feed, (*self.part.judged, *self.marks))
-                if count and not self.probe.vary
+                if self.results and not self.probe.vary
                 else {}
             )
             if self.captured:
-                results[0].extend(self._compare_outputs(sample, expected, expected, feed))
-                nodes = len(self.part.nodes)
+                self.results[0].extend(self._compare_outputs(sample, expected, expected, feed))
+                self.nodes = len(self.part.nodes)
                 continue
             try:
                 ready = self._build(feed, sample)
@@ -166,55 +166,67 @@ class _Measuring:
                     raise
                 # What an engine refuses is a case too: the model and what it would have been fed.
                 return self._keep_refused(fault, feed, expected)
-            nodes = sum(n >= 0 for n in ready.part.node_ids)
-            facts.update(ready.facts)
-            # Said of the whole model: how many nodes a provider of ONNX Runtime took, and that an emulation rounds nothing.
-            facts.update({k: ready.built.facts[k] for k in ("taken", "untouched") if k in ready.built.facts})
-            if self.probe.marks and self.probe.candidate.nodes != ALL:
-                facts["weights"], facts["least"] = self._span_weights()
-            if self.probe.record or self.probe.runs == 0 or (self.probe.keep and self.probe.save):
-                facts["build"] = dict(ready.built.facts)
+            self._note_build(ready)
             if self.probe.vary:
                 varied = self._vary_way(ready, sample, feed)
-                facts["follows"] = facts.get("follows", False) or varied.follows
-                results[0].extend(self._compare_outputs(sample, varied.second, varied.first, feed))
+                self.facts["follows"] = self.facts.get("follows", False) or varied.follows
+                self.results[0].extend(self._compare_outputs(sample, varied.second, varied.first, feed))
                 continue
-            first: dict[int, Array] = {}
-            compared: list[SampleResult] = []
-            took: list[float] = []
-            for run in range(count):
-                self.progress("running" if count == 1 else f"running {run + 1} of {count}")
-                if run:
-                    self._right(feed)
-                before = self.run_seconds
-                actual = self._run(ready, feed, run)
-                took.append(self.run_seconds - before)
-                if run == 0:
-                    first = actual
-                    if probe_scores := self._score_outputs(sample, actual, expected, feed):
-                        facts.setdefault("scores", {})[sample] = probe_scores
-                    compared = self._compare_outputs(sample, actual, expected, feed)
-                elif any(not _same_bits(first[t], a) for t, a in actual.items() if t in first):
-                    differs[run] = True
-                    results[run].extend(self._compare_outputs(sample, actual, expected, feed))
-                    continue
-                results[run].extend(compared)
-            self.median_seconds += statistics.median(took) if len(took) > 1 else 0.0
+            first = self._run_all(ready, sample, feed, expected)
             if self.probe.save and not self.artifacts:
                 self._save_case(ready, feed, expected, first)
         return Measurement(
-            results=tuple(results[0]) if results else (),
+            results=tuple(self.results[0]) if self.results else (),
             # Hundreds of runs are mostly one and the same: those that differ from the first are kept.
-            runs=tuple(tuple(r) for r, other in zip(results, differs, strict=True) if other),
-            varies=any(differs),
-            facts=facts,
+            runs=tuple(tuple(r) for r, other in zip(self.results, self.differs, strict=True) if other),
+            varies=any(self.differs),
+            facts=self.facts,
             artifacts=self.artifacts,
             notes=tuple(dict.fromkeys(self.notes)),
             build_seconds=self.build_seconds,
             run_seconds=self.run_seconds,
             median_seconds=self.median_seconds,
-            nodes=nodes,
+            nodes=self.nodes,
         )
+
+    def _note_build(self, ready: _Ready) -> None:
+        """What is said of a build beside the numbers of its runs."""
+        probe = self.probe
+        self.nodes = sum(n >= 0 for n in ready.part.node_ids)
+        self.facts.update(ready.facts)
+        # Said of the whole model: how many nodes a provider of ONNX Runtime took, and that an emulation rounds nothing.
+        self.facts.update({k: ready.built.facts[k] for k in ("taken", "untouched") if k in ready.built.facts})
+        if probe.marks and probe.candidate.nodes != ALL:
+            self.facts["weights"], self.facts["least"] = self._span_weights()
+        if probe.record or probe.runs == 0 or (probe.keep and probe.save):
+            self.facts["build"] = dict(ready.built.facts)
+
+    def _run_all(self, ready: _Ready, sample: str, feed: Feed, expected: Mapping[int, Array]) -> dict[int, Array]:
+        """Run and compare one build as often as is asked for. Returns what the first run gave; of the others those that give the
+        same to the bit have its results."""
+        first: dict[int, Array] = {}
+        compared: list[SampleResult] = []
+        took: list[float] = []
+        count = len(self.results)
+        for run, results in enumerate(self.results):
+            self.progress("running" if count == 1 else f"running {run + 1} of {count}")
+            if run:
+                self._right(feed)
+            before = self.run_seconds
+            actual = self._run(ready, feed, run)
+            took.append(self.run_seconds - before)
+            if run == 0:
+                first = actual
+                if probe_scores := self._score_outputs(sample, actual, expected, feed):
+                    self.facts.setdefault("scores", {})[sample] = probe_scores
+                compared = self._compare_outputs(sample, actual, expected, feed)
+            elif any(not _same_bits(first[t], a) for t, a in actual.items() if t in first):
+                self.differs[run] = True
+                results.extend(self._compare_outputs(sample, actual, expected, feed))
+                continue
+            results.extend(compared)
+        self.median_seconds += statistics.median(took) if len(took) > 1 else 0.0
+        return first
 
     def _is_kept_whole(self) -> bool:
         """Whether every node is kept, so that the engine computes what the reference does. Pairs of a quantized model that are
