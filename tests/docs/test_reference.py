@@ -30,7 +30,9 @@ from engines.findings import Lookalike
 from engines.steps.registry import STEPS
 from engines.workers.pool import Slot
 from wizard import exits
-from wizard.cli.arguments import DEMOS, Parser, inner, parser
+from wizard.cli.arguments import parser
+from wizard.cli.grammar import DEMOS
+from wizard.cli.parsing import Parser, inner
 from wizard.problem import Problem
 from wizard.report import document
 from wizard.report.differences import Difference

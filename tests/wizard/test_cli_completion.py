@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from wizard.cli import completion, main
-from wizard.cli.arguments import DEMOS, Parser, inner, parser
+from wizard.cli.arguments import parser
+from wizard.cli.grammar import DEMOS
+from wizard.cli.parsing import Parser, inner
 
 
 def words(*typed: str) -> list[str]:

@@ -11,7 +11,8 @@ import pytest
 
 from wizard import exits
 from wizard.cli import main
-from wizard.cli.arguments import Parser, inner, parse, parser, parser_for
+from wizard.cli.arguments import parse, parser, parser_for
+from wizard.cli.parsing import Parser, inner
 from wizard.demo import MODELS
 from wizard.exits import BAD_USAGE, MISSING, Refusal
 from wizard.given import bounds, checker, input_source, model_file, problem_from, shape, value_range

@@ -9,7 +9,7 @@ from engines import discovery
 # File -> what it may name, and why.
 ALLOWED = {
     "problem.py": "the usual engine, where none is named: one constant, argued there",
-    "cli/arguments.py": "the help text of --reference",
+    "cli/shared_options.py": "the help text of --reference",
     "surveyed.py": "a module that every engine loads, whose file each kept row follows from",
     "demo/__init__.py": "a demo is a failure of one engine",
 }

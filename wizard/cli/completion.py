@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from engines import discovery
-from wizard.cli.arguments import inner, parser
+from wizard.cli.arguments import parser
+from wizard.cli.parsing import inner
 from wizard.exits import FOUND
 
 _BASH: Final = """\

@@ -3,7 +3,8 @@
 import argparse
 
 from engines.nearest import suggestion
-from wizard.cli.arguments import Parser, Steps, inner, parser
+from wizard.cli.arguments import parser
+from wizard.cli.parsing import Parser, Steps, inner
 from wizard.exits import FOUND, BadUsage
 
 
