@@ -164,6 +164,7 @@ class PlainDisplay:
         self._metric = "rel_l2"
         self._message = ""  # of the step that finished last
         self._ended = ""  # the end that was said last, "" once anything came after it
+        self._unfit = ""  # why the inputs that were loaded last cannot be used
         self._failed = ""  # why the last step ended that did not get through
         self._refused: tuple[str, int, str] = (
             "",
@@ -325,6 +326,7 @@ class PlainDisplay:
         found = self._said_once(measurement) if measurement else "measured"
         if isinstance(probe, LoadInputs) and measurement is not None and measurement.status == "refused":
             found = visible(measurement.message.rstrip("."))  # no engine was asked: what was given does not fit
+            self._unfit = measurement.message
         return [f"    {what}{where}: {found}, {duration(event.seconds)}"]
 
     def _said_once(self, measurement: Measurement) -> str:
@@ -338,7 +340,8 @@ class PlainDisplay:
     def _finished(self, event: StepFinished) -> list[str]:
         if event.status != "done":
             self._failed = event.error
-            return [f"    {ended(event.status, event.error)}: {visible(event.error)}"]
+            why = "" if event.error == self._unfit else f": {visible(event.error)}"  # else it stands a line above
+            return [f"    {ended(event.status, event.error)}{why}"]
         message = self._message = str((event.outcome or {}).get("message") or "")
         spent = [duration(event.seconds), count(event.probes, "probe")]
         if event.cached:

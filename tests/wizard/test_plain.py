@@ -122,7 +122,12 @@ def test_inputs_that_do_not_fit_are_refused_by_no_engine() -> None:
         ProbeStarted(key="c" * 64, run=1, probe=LoadInputs(model="m")),
         ProbeFinished(key="c" * 64, run=1, measurement=refused, seconds=0.4),
     ]
-    assert "    loading the inputs: The model has no input 'imag', 0.4 s\n" in text(events)
+    events.append(StepFinished(run=1, node="a", status="refused", error=refused.message))
+    said = text(events)
+    assert "    loading the inputs: The model has no input 'imag', 0.4 s\n    cannot run here\n" in said
+    assert said.count("has no input") == 1, "it is said once"
+    other = StepFinished(run=1, node="a", status="refused", error="Something else.")
+    assert "    cannot run here: Something else.\n" in text([*events[:-1], other])
 
 
 def test_an_extra_check_that_was_left_out_is_said_as_that() -> None:
