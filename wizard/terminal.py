@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import TextIO
 
-from wizard.words import visible
+from wizard.words import BEFORE_UNIT, visible
 
 _QUOTED = re.compile(r"(?<!\w)'[^']+'(?!\w)")
 _LABEL = re.compile(r" *\S[^:]{0,30}? {2,}(?=\S)")  # ``  report   ``, ``    * 1  ``
@@ -32,14 +32,14 @@ def show(lines: Iterable[str], out: TextIO | None = None) -> None:
 
 def fold(line: str, width: int) -> list[str]:
     """The line in rows of at most so many columns, those after the first two columns further in, or below the text where a label
-    comes before it. What is quoted, and a longer word, such as a path or a node's name, stays whole: it may be copied. A width of
-    0 breaks nothing."""
+    comes before it. A number and its unit stay together; what is quoted, and a longer word, such as a path or a node's
+    name, stays whole: it may be copied. A width of 0 breaks nothing."""
     if not width or len(line) <= width:
         return [line]
     label = _LABEL.match(line)
     deeper = " " * min(label.end() if label else len(line) - len(line.lstrip(" ")) + 2, width // 2)
     rows = textwrap.wrap(
-        _QUOTED.sub(lambda quoted: quoted[0].replace(" ", "\0"), line),
+        _QUOTED.sub(lambda quoted: quoted[0].replace(" ", "\0"), BEFORE_UNIT.sub("\0", line)),
         width,
         subsequent_indent=deeper,
         break_long_words=False,

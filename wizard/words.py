@@ -16,6 +16,8 @@ from engines.search.cost import Cost
 LONGEST = 8_000
 MOST_OPERATORS = 12  # operators in a row that are told one by one
 NAME, WORD, TEXT = 200, 500, 4_000  # characters of a name, of any other word, of a text in a report: of more both ends
+# The space between a number and its unit, at which no line is broken.
+BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|dB|ms|s|min|h|[KMGT]iB)(?!\w))")
 # Control, format (direction marks), surrogate, line and paragraph separator.
 ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 

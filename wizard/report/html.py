@@ -1,7 +1,6 @@
 """The report as one HTML page: no network, no script, light and dark, every name escaped."""
 
 import functools
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.resources import files
@@ -19,6 +18,7 @@ from wizard.report.hand_on import list_deeds
 from wizard.report.lost import say_values_apart, say_values_lost, say_where
 from wizard.report.markdown import error, flat, version
 from wizard.words import (
+    BEFORE_UNIT,
     TEXT,
     WORD,
     count,
@@ -36,7 +36,6 @@ from wizard.words import (
 SEARCHES, ROUNDS = 6, 8  # that are drawn
 UNFOLDED = 16  # names of a long list that are seen at once
 NO_BREAK = "\u00a0"
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|dB|ms|s|min|h|[KMGT]iB)(?!\w))")
 
 
 def to_html(report: Report, flow: Flow | None = None) -> str:
@@ -118,7 +117,7 @@ def join_names(names: Sequence[str]) -> Any:
 def show_value(value: object) -> object:
     """Every value on its way into the page: as it is, and no line breaks between a number and its unit."""
     shown = show_literally(value)
-    return _BEFORE_UNIT.sub(NO_BREAK, shown) if type(shown) is str else shown
+    return BEFORE_UNIT.sub(NO_BREAK, shown) if type(shown) is str else shown
 
 
 def whole_name(value: str) -> Any:

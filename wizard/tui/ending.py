@@ -68,7 +68,12 @@ def _list_by_verdict(scene: Scene, verdict: str) -> list[Deed]:
     """What follows from how it ended."""
     name = name_for_command(scene.folder)
     match verdict:
-        case "unresolved" | "refused":
+        case "refused":
+            told = (
+                "Name an engine or a reference that takes the model, or give the library of its own operators: {edit}"
+            )
+            return [Deed(f"{told} changes the set-up.")]
+        case "unresolved":
             return [Deed("{rewind} goes back to any question, to answer it otherwise.")]
         case "worked-around":
             cure = scene.state.findings.workaround

@@ -11,6 +11,9 @@ from collections.abc import Iterable
 from rich.cells import cell_len, chop_cells, set_cell_size
 from textual.content import Content, Span
 
+from wizard.words import BEFORE_UNIT
+
+_HELD = "\ue000"  # in place of a space at which no row ends; of private use, so that ``clean`` leaves none in any text
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # Cc control, Cf format (bidirectional marks, joiners: their width is the terminal's opinion), Cs lone surrogates, Co private
 # use, Cn unassigned, Zl/Zp line and paragraph separators.
@@ -55,6 +58,12 @@ def join_contents(parts: Iterable[tuple[str, str]]) -> Content:
             spans.append(Span(len(text), len(text) + len(piece), style))
         text += piece
     return Content(text, spans)
+
+
+def wrap_words(content: Content, width: int) -> list[Content]:
+    """Wrapped at words; a number and its unit stay in one row."""
+    held = Content(BEFORE_UNIT.sub(_HELD, content.plain), list(content.spans))
+    return [Content(row.plain.replace(_HELD, " "), list(row.spans)) for row in held.wrap(width)]
 
 
 def elide(text: str, width: int, mark: str = "…") -> str:

@@ -265,3 +265,10 @@ def test_what_a_loop_holds_is_said_to_be_kept_with_it(session: FakeSession, writ
         text = list_todo(scene, "worked-around")[0].text
         assert f"1 node{' of it' if written else ''}{inside}" in text
         assert (" stay in" in text) == bool(written and inside)
+
+
+def test_of_a_model_that_nobody_takes_the_set_up_is_what_to_change(session: FakeSession) -> None:
+    """To go back to a question and to answer it otherwise helps no model that does not load."""
+    scene = Watcher(s.opened(session), s.FakeLibrary(session).problem(session.folder)).look()
+    assert "{edit} changes the set-up" in list_todo(scene, "refused")[0].text
+    assert "{rewind}" in list_todo(scene, "unresolved")[0].text

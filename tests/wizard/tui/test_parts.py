@@ -21,6 +21,7 @@ from wizard.report import figures
 from wizard.report.probe_words import verdict
 from wizard.session import events as e
 from wizard.session.events import Offered
+from wizard.terminal import fold
 from wizard.tui import checks, themes
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Board, Hunt
@@ -28,6 +29,7 @@ from wizard.tui.client import LogTail, bundle
 from wizard.tui.glyphs import ASCII, UNICODE, choose
 from wizard.tui.scene import Scene, Slot, Work
 from wizard.tui.widgets.answers import Answers
+from wizard.tui.widgets.lines import pairs, wrap
 from wizard.tui.widgets.work import Doing, Smallest
 from wizard.tui.words import ago, label, show_fact, show_value
 
@@ -379,3 +381,22 @@ async def test_a_step_beyond_its_plan_counts_nothing_down_on_the_screen(work: Wo
         text = " ".join(line.plain for line in doing.lines(100))
         assert said in text
         assert ("left" in text) == (max(work.left) >= 0)
+
+
+@pytest.mark.parametrize("width", range(14, 40))
+def test_a_number_and_its_unit_stand_in_one_row(width: int) -> None:
+    text = "wrong by 0.00000517 % (95 % confidence) in 12 ms, after 3 steps and 128 MiB"
+    told = {
+        "wrap": [row.plain for row in wrap(text, width, "bold")],
+        "pairs": [row.plain for row in pairs([("error", text)], width + 10)],
+        "fold": fold(f"    {text}", width + 10),
+    }
+    for how, rows in told.items():
+        assert " ".join(" ".join(rows).replace("error", "").split()) == text, how
+        assert not [row for row in rows if row.strip().startswith(("%", "ms", "MiB"))], how
+    assert any(row.strip().startswith("steps") for row in wrapped_at(text, "steps")), "a word is no unit"
+
+
+def wrapped_at(text: str, word: str) -> list[str]:
+    """The rows of the text, as wide as it is up to that word."""
+    return [row.plain for row in wrap(text, text.index(word) + 1)]

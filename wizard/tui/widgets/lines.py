@@ -13,7 +13,7 @@ from textual.visual import Visual
 from textual.widget import Widget
 
 from wizard.tui.glyphs import ASCII, UNICODE, Glyphs, in_ascii
-from wizard.tui.literal import clean, join_contents, literal
+from wizard.tui.literal import clean, join_contents, literal, wrap_words
 
 ToldT = TypeVar("ToldT")
 TERM = re.compile(r"‹[^›\n]{1,60}›")  # a word that ``t`` explains
@@ -125,7 +125,11 @@ class Text(Lines[tuple[str, str]]):
             return []
         if self._keep:
             kept = clean(text, lines=True).split("\n")
-            return [row for line in kept for row in (Content.styled(line, style).wrap(width) if line else [Content()])]
+            return [
+                row
+                for line in kept
+                for row in (wrap_words(Content.styled(line, style), width) if line else [Content()])
+            ]
         return wrap(text, width, style)
 
 
@@ -165,7 +169,7 @@ def wrap(text: str, width: int, style: str = "") -> list[Content]:
     rows: list[Content] = []
     for paragraph in paragraphs(clean(text, lines=True)):
         content = Content.styled(paragraph, style).highlight_regex(TERM, style="bold $recommended")
-        rows += content.wrap(width) if paragraph else [Content()]
+        rows += wrap_words(content, width) if paragraph else [Content()]
     return rows
 
 
@@ -195,7 +199,7 @@ def pairs(rows: Sequence[tuple[str, str]], width: int, *, style: str = "", most:
     found: list[Content] = []
     for label, value in rows:
         names = literal(label, "$quiet").wrap(column)
-        values = literal(value, style).wrap(max(1, width - column - 2))
+        values = wrap_words(literal(value, style), max(1, width - column - 2))
         for index in range(max(len(names), len(values))):
             left = names[index] if index < len(names) else Content()
             right = values[index] if index < len(values) else Content()
