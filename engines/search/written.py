@@ -29,8 +29,9 @@ class Right(msgspec.Struct, frozen=True):
         return self.n - self.ok + self.unseen - self.unseen_ok
 
     def say(self) -> str:
-        others = f" and {self.unseen_ok} of {self.unseen} it was not made on" if self.unseen else ""
-        return f"right on {self.ok} of {self.n}{others}"
+        # What the search took in later, as an earlier set was wrong there, was made near these and is not run again.
+        others = f" and {self.unseen_ok} of {self.unseen} others" if self.unseen else ""
+        return f"right on {self.ok} of {self.n} it was first made on{others}"
 
 
 class WrittenOut(msgspec.Struct, frozen=True):

@@ -317,7 +317,7 @@ def _hunt(search: Search, tried: Sequence[Tried], number: int, *, kept: bool) ->
         f"L{LEFT + (i + 1) * step:.1f} {below + high * (1 - _log_share(n, search.whole)):.1f}"
         for i, n in enumerate(curve)
     )
-    what = "fewest nodes kept in FP32 that make it right" if kept else "nodes of the smallest part that fails"
+    what = "fewest nodes in FP32 of a probe that passed" if kept else "nodes of the smallest part that fails"
     axis += (
         f'<path class="outline" d="{path}"/>'
         f'<text class="axis" x="{LEFT - 6}" y="{below + 5:.1f}" text-anchor="end">{search.whole:,}</text>'

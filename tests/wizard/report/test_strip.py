@@ -120,6 +120,14 @@ def test_the_picture_plays_each_probe_and_is_sound_xml() -> None:
     assert [r.get("class") for r in cells] == ["good", "soft-bar", "bad"]
 
 
+def test_a_set_that_passed_a_probe_is_not_said_to_make_the_model_right() -> None:
+    """A probe may try a few samples: five nodes passed one, and twelve were needed."""
+    looks = tuple(Look("passes", 0, "", kept) for kept in ("0-99", "0-11", "0-4", "5-9"))
+    drawn = picture.history(Search("precision", "precision", 100, looks))
+    assert "fewest nodes in FP32 of a probe that passed: 100 to 5" in drawn
+    assert "make it right" not in drawn
+
+
 @pytest.mark.parametrize("part", ["\N{SUPERSCRIPT TWO}-3", "9" * 5_000, "1-2,x", "-"])
 def test_what_is_no_part_of_a_model_is_none(part: str) -> None:
     """A stranger's journal holds any text in its place: digits that are no number, and more of them than Python reads."""
