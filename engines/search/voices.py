@@ -52,10 +52,10 @@ class Heard(msgspec.Struct, frozen=True):
     it. ``open``: two differ from it and from each other. ``unheard``: nobody independent runs the model.
 
     ``judge`` is the voice that counts: who confirms it, the first of the two against it, or the one that differs; ``error`` how
-    far the reference is from that one. ``other``: the second of the two, ``apart`` what lies between them. ``spread``: the most
-    that lies between any two of the computations. ``lonely``: voices that turned out to be the wrong ones themselves. ``moves``:
-    two agree against it, and rounding moves it this far, which is as much: so ``open``; 0 where that was not so. ``output``:
-    where the reference is furthest from the first of the two.
+    far the reference is from that one. ``other``: the second of the two, ``apart`` what lies between them. ``spread``, of
+    three: the most that lies between any two of them. ``lonely``: voices that turned out to be the wrong ones themselves.
+    ``moves``: two agree against it, and rounding moves it this far, which is as much: so ``open``; 0 where that was not so.
+    ``output``: where the reference is furthest from the first of the two.
     """
 
     standing: Standing = "unheard"
@@ -107,10 +107,8 @@ def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nod
             spec, output, error, error / max(limit(rule, output), 1e-300), off.build_seconds + off.run_seconds
         )
         if voice.over <= CONFIRMED:
-            return Heard(
-                "right", spec, error, seconds=voice.seconds, spread=max([error, *(v.error for v in heard)]),
-                lonely=tuple((v.spec, v.error) for v in heard),
-            )  # fmt: skip
+            lonely = tuple((v.spec, v.error) for v in heard)
+            return Heard("right", spec, error, seconds=voice.seconds, lonely=lonely)
         heard.append(voice)
         if len(heard) == 2:
             break
@@ -124,7 +122,7 @@ def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nod
         return Heard(why=said)
     if len(heard) == 1:
         (only,) = heard
-        return Heard("alone", only.spec, only.error, spread=only.error, seconds=only.seconds, why=why_not)
+        return Heard("alone", only.spec, only.error, seconds=only.seconds, why=why_not)
     yield Note("two others differ from the reference: do they agree with each other?")
     between = yield from asked(
         probe_whole(ctx, findings, samples=feed, engine=heard[1].spec, reference=heard[0].spec, timeout=bounds.seconds)

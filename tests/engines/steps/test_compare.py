@@ -334,6 +334,15 @@ def test_of_what_the_engine_refuses_the_reference_is_asked_too(
     assert ("The reference: int32 is no code." in outcome.message) is no_reference
 
 
+def test_golden_outputs_are_not_asked_whether_they_run_what_is_refused(answers: Any, walk: Any) -> None:
+    def answer(probe: Any) -> Any:
+        return answers.opening(probe) or Measurement(status="invalid-model", message="No bias in int32.")
+
+    done = walk("compare", answers.context(reference="golden:files=/g.npz"), answer)
+    assert (done.finish.outcome.verdict, done.finish.outcome.no_reference) == ("refused", False)
+    assert not [p for p in done.probes if isinstance(p, Measure) and p.engine == p.reference]
+
+
 def test_what_only_the_reference_does_not_run_is_not_refused(answers: Any, walk: Any) -> None:
     def answer(probe: Any) -> Measurement:
         failed = Measurement(status="reference-failed", message="no operator Frob.")

@@ -1,13 +1,17 @@
 """tactics on an engine that chooses kernels: a planted bad choice is found, proven by forcing, reduced and kept out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
+from engines.asking import Sub
+from engines.compare.criterion import Verdict
 from engines.data.tactic_replay import canonical_algorithm
+from engines.search.kernels import Build, _find_guilty
 
 BAD = canonical_algorithm({"implementation": 0, "tactic": 1, "inputs": [], "outputs": []})
 
@@ -73,6 +77,28 @@ def test_a_fault_beside_the_choices_is_not_pinned_on_one(open_model: Callable[..
     assert done.finish.outcome.bad
     assert "no tactic could be proven guilty" in done.finish.outcome.message
     assert not session.findings.tactics
+
+
+def test_what_breaks_two_good_builds_is_tried_in_the_third_too() -> None:
+    """A good build may share one of two choices that only do harm together."""
+    breaks = {1: {"a"}, 2: {"a"}, 3: {"a", "b"}}
+
+    class Forced:
+        bad = Build(9, True, {"a": "bad", "b": "bad"})
+        ignored = ()
+
+        def test(self, good: Build, taken: Iterable[str], look: int = 0) -> Sub[Verdict]:
+            return Verdict("fail" if breaks[good.attempt] <= set(taken) else "pass")
+            yield
+
+        def cures(self, layers: Iterable[str], look: int = 0) -> Sub[Verdict]:
+            return Verdict("pass" if {"a", "b"} <= set(layers) else "fail")
+            yield
+
+    good = [Build(attempt, False, {"a": "good", "b": "good"}) for attempt in breaks]
+    with pytest.raises(StopIteration) as ended:
+        next(_find_guilty(Forced(), good, ()))  # type: ignore[arg-type]
+    assert ended.value.value == ({"a": "bad", "b": "bad"}, "")
 
 
 def test_the_comparison_ends_by_its_budget_and_accuses_nobody_unproven(

@@ -249,6 +249,7 @@ def test_sqnr_is_that_of_the_layer_alone(apart: Apart, network: Any) -> None:
     """One layer by hand: its float inputs through its own pairs, its own codes of the weights, against its float output."""
     opened, walk = network
     rows = {r["layer"]: r for r in walk.finish.tables["layers"]}
+    assert all(row["cumulative_db"] is not None for row in rows.values()), "of inner layers, too, which are watched"
     model = onnx.load(apart.quantized)
     held = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     makers = {o: node for node in model.graph.node for o in node.output}

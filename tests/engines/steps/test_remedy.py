@@ -12,11 +12,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from engines.findings import Case, Culprit, Workaround
+from engines.compare.criterion import Signature
+from engines.findings import Case, Culprit, Findings, Workaround
 from engines.graph.ranges import decode, encode
 from engines.probe import Candidate, Measure, Score
+from engines.search.remedy import can_remedy
 from tests.gpu import models
 
+from .answers import PRESENT, context
 from .conftest import Session, walk
 from .simulated import Simulated, graph, random_graph
 
@@ -34,6 +37,30 @@ def rebuilds(open_model: Callable[..., Session]) -> Callable[..., Session]:
         return s
 
     return opened
+
+
+@pytest.mark.parametrize(
+    ("found", "given", "can"),
+    [
+        ({}, {}, True),
+        ({"looks": 3}, {}, False),
+        ({"builds": 3}, {}, False),
+        ({"signature": None}, {}, False),
+        ({}, {"storage": "float32"}, False),
+        ({}, {"capabilities": {}}, False),
+        ({}, {"check": "true"}, False),
+    ],
+)
+def test_only_what_fails_steadily_by_values_beyond_its_type_can_be_remedied(
+    found: dict[str, Any], given: dict[str, Any], can: bool
+) -> None:
+    signature = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5})
+    findings = Findings(**{"signature": signature, **found})
+    rest = {"capabilities": {"keep": PRESENT}, **given}
+    ctx = context(findings, info={"storage": rest.pop("storage", "float16")}, **rest)
+    assert can_remedy(ctx, findings) is can
+    refused = msgspec.structs.replace(findings, signature=Signature(kind="build", sample="real:0"))
+    assert not can_remedy(ctx, refused)
 
 
 def whole_builds(done: Any) -> list[Measure]:

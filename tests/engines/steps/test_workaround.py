@@ -72,6 +72,10 @@ def test_a_switch_is_tried_in_as_many_runs_as_the_rate_of_failure_asks_for(looks
     assert tried
     assert {p.runs for p in tried} == {runs}
     assert {p.exclusive for p in tried} == {runs > 1}
+    first = next(p for p in done.probes if isinstance(p, Measure))
+    assert (first.runs, first.exclusive) == (looks, looks > 1), (
+        "which switches are the fewest is asked as often as fails once"
+    )
 
 
 def test_what_was_verified_before_is_not_overwritten_by_nothing() -> None:
