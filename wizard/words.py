@@ -114,8 +114,13 @@ def name_precision(label: str, precision: object) -> str:
     return label.replace("{precision}", str(precision).upper() if precision else "the precision")
 
 
+ELSEWHERE = "a runner on "  # and the name of a machine: who works on a session, where no request reaches from here
+
+
 def window(holder: str) -> str:
-    """Who else controls a session, as people know it: a window, with the command in it where its name tells one."""
+    """Who else controls a session, as people know it: a window, with the command in it where its name tells one, or a machine."""
+    if holder.startswith(ELSEWHERE):
+        return f"another machine ({holder.removeprefix(ELSEWHERE)})"
     return "another window" if not holder or holder.startswith("process ") else f"another window ({holder})"
 
 

@@ -279,6 +279,13 @@ class Straight(NamedTuple):
     kib: int = 0
 
 
+def copied(source: Path, folder: Path) -> Path:
+    """The program's packages in ``folder``: what a campaign looks at stays as it is, though somebody may be at work on it."""
+    for package in ("engines", "flows", "wizard"):
+        shutil.copytree(source / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
 def straight_folder(scene: str) -> str:
     """The name of the session of a scene that nothing happens to."""
     return f"straight-{scene}"

@@ -176,8 +176,7 @@ MUTANTS = (
 
 def copied(source: Path, folder: Path, mutant: Mutant | None = None) -> Path:
     """The program in ``folder``, with the mutant's changes. Raises ValueError where one does not apply any more."""
-    for package in ("engines", "flows", "wizard"):
-        shutil.copytree(source / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    faults.copied(source, folder)
     for file, text, instead in mutant.changes if mutant else ():
         path = folder / file
         path.write_text(changed(mutant.name, file, path.read_text(), text, instead) if mutant else "")
@@ -263,7 +262,7 @@ def run(told: argparse.Namespace, chosen: list[Mutant], folder: Path, log: Path)
     every = fault_run.scenes(folder / "scenes")
     with ProcessPoolExecutor(told.jobs) as pool, log.open("a") as lines:
         names = list(dict.fromkeys(name for _, (name, _) in todo))
-        product = copied(faults.ROOT, folder / "product")  # once: somebody may be at work on it
+        product = copied(faults.ROOT, folder / "product")
         scenes = [every[name] for name in names]
         straight = dict(pool.map(fault_run.undisturbed, [folder] * len(names), scenes, [product] * len(names)))
         futures = [

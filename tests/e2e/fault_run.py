@@ -136,11 +136,18 @@ def undisturbed(folder: Path, scene: faults.Scene, product: Path = faults.ROOT) 
 
 
 def session(
-    folder: Path, number: int, scene: faults.Scene, manner: str, straight: faults.Straight, seed: int, deadline: float
+    folder: Path,
+    number: int,
+    scene: faults.Scene,
+    manner: str,
+    straight: faults.Straight,
+    seed: int,
+    deadline: float,
+    product: Path,
 ) -> dict[str, Any]:
     """One session, killed until it comes to its end; what it went through. Its folder stays only if something was wrong."""
     home = folder / f"{number:04d}"
-    campaign = faults.Campaign(home, surroundings(home), f"{seed}.{number}", {scene.name: straight})
+    campaign = faults.Campaign(home, surroundings(home), f"{seed}.{number}", {scene.name: straight}, product)
     tally, began = faults.Tally(scene.name, manner), time.monotonic()
     further = faults.moments(manner, campaign.random, straight.seconds)
     try:
@@ -151,11 +158,11 @@ def session(
 
 
 def disk(
-    folder: Path, number: int, scene: faults.Scene, straight: faults.Straight, seed: int, size: int
+    folder: Path, number: int, scene: faults.Scene, straight: faults.Straight, seed: int, size: int, product: Path
 ) -> dict[str, Any]:
     """One session on a disk that is too small and grows."""
     home = folder / f"{number:04d}"
-    campaign = faults.Campaign(home, surroundings(home), f"{seed}.{number}", {scene.name: straight})
+    campaign = faults.Campaign(home, surroundings(home), f"{seed}.{number}", {scene.name: straight}, product)
     tally, began = faults.Tally(scene.name, "disk"), time.monotonic()
     try:
         campaign.filled(scene, size, tally)
@@ -164,11 +171,11 @@ def disk(
     return _ended(home, number, tally, began)
 
 
-def exports(folder: Path, number: int, source: Path, seed: int) -> dict[str, Any]:
+def exports(folder: Path, number: int, source: Path, seed: int, product: Path) -> dict[str, Any]:
     """Some interrupted exports of the session ``source``."""
     home = folder / f"{number:04d}"
     tally, began = faults.Tally("export", "tree"), time.monotonic()
-    campaign = faults.Campaign(home, surroundings(home), f"{seed}.{number}")
+    campaign = faults.Campaign(home, surroundings(home), f"{seed}.{number}", product=product)
     copy = Path(shutil.copytree(source, home / "source"))
     try:
         faults.interrupted_exports(campaign, copy, EXPORTS, tally)
@@ -229,13 +236,15 @@ def run(told: argparse.Namespace, folder: Path, out: Path) -> list[dict[str, Any
         )
     with ProcessPoolExecutor(told.jobs) as pool, (out / "moments.jsonl").open("a") as lines:
         print(json.dumps(records[0]), file=lines, flush=True)
-        straight = dict(pool.map(undisturbed, itertools.repeat(folder), [every[name] for name in names]))
+        product = faults.copied(faults.ROOT, folder / "product")
+        chosen = [every[name] for name in names]
+        straight = dict(pool.map(undisturbed, itertools.repeat(folder), chosen, itertools.repeat(product)))
         numbers, pairs = itertools.count(1), plan(names, manners, told.seed)
         busy: set[Future[dict[str, Any]]] = set()
         if "whole flow" in names and "tree" in manners:
             source = folder / faults.straight_folder("whole flow")
             busy |= {
-                pool.submit(exports, folder, next(numbers), source, told.seed)
+                pool.submit(exports, folder, next(numbers), source, told.seed, product)
                 for _ in range(told.kills // 20 // EXPORTS)
             }
         if "disk" in manners:
@@ -243,7 +252,9 @@ def run(told: argparse.Namespace, folder: Path, out: Path) -> list[dict[str, Any
             several = itertools.cycle(dict.fromkeys((*names, *(("whole flow",) * ("whole flow" in names)))))
             for nth in range(disks):
                 name, size = next(several), 1 + nth * faults.SIZES // disks
-                busy.add(pool.submit(disk, folder, next(numbers), every[name], straight[name], told.seed, size))
+                busy.add(
+                    pool.submit(disk, folder, next(numbers), every[name], straight[name], told.seed, size, product)
+                )
         kept = kills = 0
         killing = set(manners) - {"disk"}
         while True:
@@ -251,7 +262,15 @@ def run(told: argparse.Namespace, folder: Path, out: Path) -> list[dict[str, Any
                 name, manner = next(pairs)
                 busy.add(
                     pool.submit(
-                        session, folder, next(numbers), every[name], manner, straight[name], told.seed, deadline
+                        session,
+                        folder,
+                        next(numbers),
+                        every[name],
+                        manner,
+                        straight[name],
+                        told.seed,
+                        deadline,
+                        product,
                     )
                 )
             if not busy:

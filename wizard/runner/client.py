@@ -28,6 +28,7 @@ from wizard.session.folder import FLOW, describe
 from wizard.session.journal import NAME, Tail, verify
 from wizard.session.notes import write_note
 from wizard.session.problems import SessionProblem, of_system
+from wizard.words import ELSEWHERE
 
 _REPLY = 30.0  # seconds that a reply may take; an export takes longest
 _ENDS = 5.0  # seconds that a runner which has closed its session may hold it for
@@ -41,6 +42,14 @@ _CLOSED = {
 }
 
 Role = Literal["controller", "watch"]
+
+
+def _only_there(runner: str) -> dict[str, Any]:
+    return {
+        "ok": False,
+        "error": f"{runner[:1].upper()}{runner[1:]} works on this session, and cannot be asked from here. Steer it there, or "
+        "stop it there and resume the session here: everything measured is kept.",
+    }
 
 
 class Client:
@@ -97,6 +106,7 @@ class Client:
         if client.alive():
             with client._lock, contextlib.suppress(OSError, SessionProblem):
                 client._connect_locked(role, _START, _REPLY)
+            client.holder = client._elsewhere() or client.holder
         return client
 
     @classmethod
@@ -104,11 +114,13 @@ class Client:
         """Attach to the session's runner where there is one and send it the options' first requests, else start one.
 
         A runner that is about to end, because the session is closed or the program that it worked for is gone, is waited for and
-        followed by a new one.
+        followed by a new one. One on another machine, which shares the folder, is looked at.
         Raises SessionProblem where a first request is refused.
         """
         if lock.holder(folder) is not None:
             client = cls.attach(folder, name=name, brief=brief)
+            if client._elsewhere():
+                return client
             status = client.send(requests.encode(requests.Status())) if client._socket is not None else {"ok": False}
             left = bool(status.get("stopping")) and client.role == "controller"
             ending = not status["ok"] or left or bool(status.get("closing"))
@@ -164,7 +176,7 @@ class Client:
         if found is None:
             return None
         self._learn_role(found)
-        holder = str(found.get("holder", ""))
+        holder = self._elsewhere() or str(found.get("holder", ""))
         self.holder = holder or self.holder if self.role == "watch" else ""
         watching = self.role == "watch" and (bool(holder) or self._wanted == "watch")
         free = self.role == "watch" and bool(self.holder) and not holder
@@ -187,6 +199,8 @@ class Client:
                 return self._say_silent(_TAKE, "nothing was taken over")
             except (OSError, ValueError, SessionProblem):
                 self._disconnect()
+                if there := self._elsewhere():
+                    return _only_there(there)
                 return {"ok": False, "error": "Nobody works on this session any more. Resume it to go on."}
             self._wanted, self.taken = "controller", False
             return {"ok": True}
@@ -201,6 +215,8 @@ class Client:
                 except TimeoutError:
                     return self._say_silent(_REPLY, "it was not asked")
                 except (OSError, SessionProblem):
+                    if there := self._elsewhere():
+                        return _only_there(there)
                     if request.get("do") == "note":
                         return self._note_alone(request)
                     return {
@@ -275,6 +291,11 @@ class Client:
 
     # -- below --------------------------------------------------------------------------------------------------------
 
+    def _elsewhere(self) -> str:
+        """The runner, where it is on another machine and cannot be asked; "" where it is on this one, or can be all the same."""
+        held = lock.holder(self.folder) if self._socket is None else None
+        return f"{ELSEWHERE}{held.elsewhere}" if held is not None and held.elsewhere else ""
+
     def _last_words(self) -> str:
         """What a runner of ours would have said that ended with 4 and could not write even that: its disk is full, or takes
         nothing any more."""
@@ -334,7 +355,7 @@ class Client:
             except OSError:
                 connection.close()
                 # A runner that is only beginning does not listen yet.
-                if time.monotonic() >= end or not self.alive():
+                if time.monotonic() >= end or not self.alive() or self._elsewhere():
                     raise
                 time.sleep(0.02)
         self._socket, self._lines = connection, connection.makefile("rb")

@@ -14,6 +14,7 @@ from wizard.session import lock
 from wizard.session.events import AnyEvent, SessionClosed, SessionOpened
 from wizard.session.journal import NAME, Tail, outline
 from wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
+from wizard.words import ELSEWHERE
 
 QUIET = 600.0  # seconds without any change after which the runner is taken to be gone
 
@@ -38,7 +39,7 @@ class Onlooker:
     earlier = 0
 
     def __init__(self, folder: Path, host: str, *, quiet: float = QUIET) -> None:
-        self.folder, self.holder = folder, f"a runner on {host}"
+        self.folder, self.holder = folder, f"{ELSEWHERE}{host}"
         self._quiet = quiet
         self._tail, self._given, self._skipped = Tail(folder / NAME), 0, 0
         self._closed: SessionClosed | None = None

@@ -376,6 +376,7 @@ class Journal:
         self._seq = self.state.seq
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         os.ftruncate(self._fd, good)
+        self._size = good
         sync_folder(path.parent)
 
     def append(self, event: AnyEvent) -> AnyEvent:
@@ -383,7 +384,8 @@ class Journal:
         it.
 
         On the disk before this returns, unless nobody acts on it (``probe.started``, ``worker.died``). Raises OSError,
-        after which the file holds no part of the line; ValueError for an event that no line can hold.
+        after which the file holds no part of the line; ValueError for an event that no line can hold; SessionProblem where
+        somebody else has written to the file or removed it.
         """
         stamped = msgspec.structs.replace(fit(event, self._store), seq=self._seq + 1, ts=round(self._clock(), 6))
         line = encode(stamped)
@@ -392,16 +394,32 @@ class Journal:
         written = decode(
             line[:-1], self._seq + 1, self._path
         )  # also proves that it can be read back: JSON has no infinity
-        before = os.fstat(self._fd).st_size
+        self._hold_alone()
         try:
             self._put(line)
             if not isinstance(event, ProbeStarted | WorkerDied):
                 os.fsync(self._fd)
         except OSError:
-            os.ftruncate(self._fd, before)
+            os.ftruncate(self._fd, self._size)
             raise
+        self._size += len(line)
         self._seq += 1
         return resolve(written, self._store)
+
+    def _hold_alone(self) -> None:
+        """Lines of two writers would be damage. A lock keeps them apart on this machine; not every shared disk brings it to
+        another one."""
+        found = os.fstat(self._fd)
+        if not found.st_nlink:
+            raise SessionProblem(
+                f"The session '{self._path.parent}' was removed while it was being worked on; nothing more is written. Begin "
+                "a new one, or bring the folder back from a copy and resume that."
+            )
+        if found.st_size != self._size:
+            raise SessionProblem(
+                f"Somebody else writes to the session '{self._path.parent}', on another machine perhaps, so this program stops. "
+                "What it had measured before is kept. Let one machine at a time work on it: stop the other one, then resume."
+            )
 
     def _put(self, line: bytes) -> None:
         if os.write(self._fd, line) != len(line):

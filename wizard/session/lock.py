@@ -25,6 +25,11 @@ class Holder(msgspec.Struct, frozen=True):
     socket: str = ""
     since: float = 0.0
 
+    @property
+    def elsewhere(self) -> str:
+        """The machine it is on, where that is another one than this: a shared disk brings its lock here, and not its socket."""
+        return self.host if self.host != socket.gethostname() else ""
+
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host or 'another machine'}"
 

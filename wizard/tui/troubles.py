@@ -12,7 +12,7 @@ from wizard.report.stage import stage
 from wizard.session.events import WorkerDied
 from wizard.session.state import Visit
 from wizard.tui.scene import Scene
-from wizard.words import count, window
+from wizard.words import ELSEWHERE, count, window
 
 Kind = Literal["notice", "input", "engine", "worker", "ours"]
 LINES: Final = 6  # of a log, in an error's panel
@@ -105,7 +105,8 @@ def _notices(scene: Scene) -> list[Trouble]:
         )
         title = "Taken over" if scene.work.taken else TITLES["notice"]
         again = " again" if scene.work.taken else ""
-        found.append(Trouble("notice", title, text, next=f"{{take_over}} steers it from here{again}."))
+        there = scene.work.holder.startswith(ELSEWHERE)  # where no request reaches
+        found.append(Trouble("notice", title, text, next="" if there else f"{{take_over}} steers it from here{again}."))
     elif scene.work.free and scene.alive:
         text = "The program that held this session has gone, and the work goes on. Your next answer takes it over."
         found.append(Trouble("notice", TITLES["notice"], text))

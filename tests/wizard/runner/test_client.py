@@ -126,6 +126,26 @@ def test_one_controls_and_others_watch(place):
         second.close()
 
 
+def test_a_session_that_another_machine_works_on_is_looked_at(place, monkeypatch):
+    """A shared disk brings its lock here, and no socket: the screen waited for one 40 seconds and showed nothing."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "there")
+    held = Lock.acquire(place, str(socket_path(place)))
+    monkeypatch.undo()
+    try:
+        client = Client.open(place, Options())
+        assert (client.role, client.holder) == ("watch", "a runner on there")
+        assert client.alive()
+        progress.write(place, progress.Snapshot(phase="step", pid=1, holder="narrowdown run", control=1))
+        found = client.progress()
+        assert (found["watching"], found["holder"], found["free"]) == (True, "a runner on there", False)
+        for reply in (client.send({"do": "go"}), client.send({"do": "note", "text": "x"}), client.take_over()):
+            assert reply == {"ok": False, "error": reply["error"]}
+            assert "A runner on there works on this session, and cannot be asked from here." in reply["error"]
+        client.close()
+    finally:
+        held.release()
+
+
 ODD = [None, True, -1, 2**63, 1e308, "", "\x1b[31m", "x" * 70_000, [], [[]], {}, {"a": [None]}]
 GARBAGE = [
     b"corrupted double-linked list", b"\xff\xfe\x00", b"{", b"null", b"[1]", b'{"do": "hello", "do": 1}', b"[" * 5000,

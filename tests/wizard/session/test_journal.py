@@ -31,7 +31,7 @@ from wizard.session.journal import (
     verify,
 )
 from wizard.session.lines import Place
-from wizard.session.problems import DamagedJournal, NewerSession
+from wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
 from wizard.session.state import State, fold
 
 EVENTS: list[e.AnyEvent] = [
@@ -231,6 +231,26 @@ def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert journal.append(EVENTS[1]).seq == 2
     assert len(read(tmp_path / "journal.jsonl")) == 2
+
+
+def test_the_lines_of_a_second_writer_stay_whole_and_the_first_one_stops(tmp_path):
+    """Two machines on one folder, whose disk brings no lock from one to the other."""
+    first = Journal(tmp_path / module.NAME)
+    first.append(e.NoteAdded(text="first"))
+    second = Journal(tmp_path / module.NAME)
+    second.append(e.NoteAdded(text="second"))
+    with pytest.raises(SessionProblem, match="Somebody else writes to the session"):
+        first.append(e.NoteAdded(text="lost"))
+    second.append(e.NoteAdded(text="third"))
+    assert [event.text for event in read(tmp_path / module.NAME)] == ["first", "second", "third"]
+
+
+def test_a_journal_that_was_removed_takes_no_more(tmp_path):
+    journal = Journal(tmp_path / module.NAME)
+    journal.append(e.NoteAdded(text="first"))
+    (tmp_path / module.NAME).unlink()
+    with pytest.raises(SessionProblem, match="was removed while it was being worked on"):
+        journal.append(e.NoteAdded(text="lost"))
 
 
 @given(st.lists(st.integers(1, 400), max_size=12))
