@@ -60,6 +60,7 @@ def list_facts(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
         *_place(findings, cure),
         _made_on(cure, real=real),
         *_tried_on(unseen, real=real),
+        *_calibrated(findings, unseen),
         *_condition(cure),
         *_headroom(cure),
         *_size(cure),
@@ -158,7 +159,7 @@ def _tried_on(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
             f"It was tried on {unseen.n} others{which}: right on {unseen.ok}.{bare}",
             unseen.ok == unseen.n,
         ),
-        Fact(f"With it {say_most_wrong(unseen.ok, unseen.n)}."),
+        Fact(f"With it {say_most_wrong(*unseen.independent)}.{_say_alike(unseen)}"),
     ]
     if unseen.undetermined:
         said.append(_say_noisy(unseen.undetermined))
@@ -171,6 +172,27 @@ def _tried_on(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
             Fact("So few fail without it that what it does for others may be chance: give more samples.", firm=False)
         )
     return tuple(said)
+
+
+def _calibrated(findings: Findings, unseen: Unseen) -> tuple[Fact, ...]:
+    """Of a quantized model: what its ranges were measured on says little of other data."""
+    if not findings.codes or not unseen.given:
+        return ()
+    return (
+        Fact(
+            "If the model was calibrated on samples that you gave, these say little of others: its ranges were measured on them. "
+            "Give some that it has not seen, too."
+        ),
+    )
+
+
+def _say_alike(unseen: Unseen) -> str:
+    """That rows of a batch count for less, a sentence with a space in front."""
+    if not 0 < unseen.worth < unseen.n:
+        return ""
+    return (
+        f" Rows of one batch are off alike here, so that these {unseen.n} say no more than {unseen.worth} others would."
+    )
 
 
 def may_be_chance(unseen: Unseen) -> bool:

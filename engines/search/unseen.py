@@ -15,9 +15,11 @@ from engines.options import recorded
 from engines.probe import LoadInputs, Measurement, SampleInfo, SampleResult
 from engines.search.inquiry import Inquiry
 from engines.search.noise import DRAWS, WITHIN
+from engines.search.statistics import count_independent
 from engines.search.whole import list_feeds
 from engines.sources import scripts
 
+BATCHES = 4  # given, from which on whole ones are set apart
 GIVEN = 8  # samples; of fewer none is set apart, as a search needs what there is
 WANTED = 32  # unseen samples: one that fails in ten is missed 3 times in 100
 FEWEST = 8  # of a model that takes long
@@ -26,6 +28,7 @@ SECONDS = 60.0  # that one look at all of them may take, as far as that can be f
 # standard deviation of 24 of 32.
 CHANCE = 13
 NOTHING: Mapping[str, float] = MappingProxyType({})  # beside which no value is nearly nothing
+LEAST = 1e-12  # errors below it are as good as none
 # A question about samples of inputs (a digest); as many probes as it takes.
 Ask = Callable[[str, tuple[str, ...]], Sub[Measurement]]
 
@@ -63,12 +66,20 @@ class Tried(msgspec.Struct, frozen=True):
 
 def set_apart(findings: Findings, samples: Collection[str]) -> frozenset[str]:
     """Of the samples that results name, those that the search must not see: every second, by position, of those that no step
-    before has singled out, where at least ``GIVEN`` were given."""
+    before has singled out, where at least ``GIVEN`` were given; of rows in ``BATCHES`` and more, those of every second batch."""
     signed = (findings.signature, findings.round_signature)
     met = {c.case.sample for c in findings.culprits} | {s.sample for s in signed if s} | {findings.sample}
     given = [s for s in samples if s.startswith("real:")]
     free = [s for s in given if s not in met and s.partition("/")[0] not in met]
-    return frozenset(free[::2]) if len(given) >= GIVEN else frozenset()
+    if len(given) < GIVEN:
+        return frozenset()
+    # Rows of one batch may go alike (moments of a movement), so that one says little of what is unseen where another was seen.
+    feeds = tuple(dict.fromkeys(s.partition("/")[0] for s in given))
+    if len(feeds) < BATCHES:
+        return frozenset(free[::2])
+    begun = {s.partition("/")[0] for s in met}
+    whole = set([feed for feed in feeds if feed not in begun][::2])
+    return frozenset(s for s in free if s.partition("/")[0] in whole)
 
 
 def restrict(m: Measurement, samples: Collection[str]) -> Measurement:
@@ -202,6 +213,7 @@ def try_unseen(
     near: Near = yield from make_near(ask, count_wanted(plain, len(held)), batch, each)
     n = len(by_sample(apart))
     unseen = Unseen(right, n, n, right, bare, len(noisy), before, find_worst(apart, rule), len(slight))
+    unseen = msgspec.structs.replace(unseen, worth=count_worth(rule, apart))
     if not near.feeds:
         return Tried(unseen, tuple(over), loose=slight | noisy)
     yield Note(f"does it hold on {len(near.feeds) * each} samples that it was not made on?")
@@ -211,7 +223,10 @@ def try_unseen(
     made: Determined = yield from count_determined(ask, near, m, scale)
     counted = ((near, tuple(by_sample(made.counted))),)
     loose = slight | noisy | made.loose | made.slight
-    return Tried(add_made(unseen, made, rule, plain=0), (*over, *made.missed), near, loose, counted=counted)
+    unseen = msgspec.structs.replace(
+        add_made(unseen, made, rule, plain=0), worth=count_worth(rule, apart, made.counted)
+    )
+    return Tried(unseen, (*over, *made.missed), near, loose, counted=counted)
 
 
 def try_earlier(ask: Inquiry, question: Ask, earlier: Iterable[Tried], tried: Tried, plain: Measurement) -> Sub[Tried]:
@@ -266,6 +281,16 @@ def count_determined(ask: Inquiry, near: Near, m: Measurement, scale: Mapping[st
     loose: frozenset[str] = yield from find_undetermined(ask, near, m, over)
     counted = restrict(m, set(by_sample(m)) - loose - slight)
     return Determined(counted, tuple(s for s in over if s not in loose), loose, slight)
+
+
+def count_worth(rule: Criterion, *answers: Measurement) -> int:
+    """So many samples that have nothing to do with one another say as much as these: by how alike rows of a batch are off."""
+    groups: dict[str, list[float]] = {}
+    for at, m in enumerate(answers):
+        for s, rows in by_sample(m).items():
+            error = worst(rows, rule)[2]
+            groups.setdefault(f"{at}:{s.partition('/')[0]}", []).append(math.log(max(error, LEAST)))
+    return count_independent(list(groups.values()))
 
 
 def add_made(unseen: Unseen, made: Determined, rule: Criterion, *, plain: int) -> Unseen:

@@ -292,7 +292,7 @@ PLANTED: tuple[Model, ...] = tuple(
         ("robot_pose", Fault("overflow", "Tanh", 0.5)),
         ("robot_joints", Fault("epsilon", "Gemm", 0.4)),
         ("word_width", Fault("mask", "Conv", 0.5)),
-        ("dtln_mask", Fault("cancellation", "MatMul", 0, LOST_IN_BF16)),  # for BF16
+        ("dtln_mask", Fault("cancellation", "MatMul", 0)),
         ("dtln_block", Fault("logsum", "Sigmoid", 0.9)),
         ("marblenet_vad", Fault("overflow", "Relu", 0.5)),
         ("spoken_embedding", Fault("epsilon", "LeakyRelu", 0.5)),

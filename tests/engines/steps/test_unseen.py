@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.compare.criterion import Signature
+from engines.compare.criterion import Criterion, Signature
 from engines.findings import Case, Culprit, Findings, Unseen, Workaround
 from engines.graph import ranges
-from engines.probe import Candidate, LoadInputs, Measure, Measurement, SampleInfo
+from engines.probe import Candidate, LoadInputs, Measure, Measurement, SampleInfo, SampleResult, Score
 from engines.search.knee import find_knee
 from engines.search.known import is_known, list_facts
-from engines.search.unseen import GIVEN, does_as_well, say_tried, set_apart
+from engines.search.unseen import GIVEN, count_worth, does_as_well, say_tried, set_apart
 from engines.views import view_engine
 
 from .conftest import walk
@@ -54,6 +54,54 @@ def test_random_samples_are_not_set_apart_and_a_feed_that_was_met_keeps_its_rows
     held = set_apart(Findings(sample="real:0"), both)
     assert held
     assert all(s.startswith("real:1/") for s in held)
+
+
+@given(st.integers(4, 9), st.integers(2, 9), st.integers(0, 3))
+def test_of_several_batches_whole_ones_are_set_apart(batches: int, rows: int, met: int) -> None:
+    """Rows of one may be moments of one movement."""
+    ids = [f"real:{b}/{i}" for b in range(batches) for i in range(rows)]
+    held = set_apart(Findings(sample=f"real:{met}/1", signature=Signature("accuracy", sample=f"real:{met}/1")), ids)
+    feeds = {s.partition("/")[0] for s in held}
+    assert f"real:{met}" not in feeds
+    assert len(feeds) == batches // 2
+    assert held == {s for s in ids if s.partition("/")[0] in feeds}
+
+
+def test_rows_that_go_alike_say_less_and_that_is_said() -> None:
+    unseen = Unseen(ok=31, n=32, given=32, given_ok=31, plain=32, worth=9)
+    cure = Workaround("precision", "e", samples_ok=8, samples_n=8, unseen=unseen)
+    said = " ".join(fact.text for fact in list_facts(Findings(samples=(SampleInfo("real:0", "in"),)), cure))
+    assert unseen.independent == (8, 9), "one of 32 is wrong, so one of nine may be"
+    assert "up to 43 % of others like these may be wrong" in said
+    assert "Rows of one batch are off alike here, so that these 32 say no more than 9 others would." in said
+    assert Unseen(ok=31, n=32).independent == (31, 32)
+
+
+def test_how_alike_rows_are_off_is_counted_by_batch() -> None:
+    def answer(errors: list[list[float]]) -> Measurement:
+        return Measurement(
+            results=tuple(
+                SampleResult(f"real:{b}/{i}", (Score("y", rel_l2=error),))
+                for b, row in enumerate(errors)
+                for i, error in enumerate(row)
+            )
+        )
+
+    rng = random.Random(0)
+    alike = [[10.0**-b * rng.uniform(1, 2) for _ in range(6)] for b in range(4)]
+    mixed = [[10.0 ** -rng.randrange(4) for _ in range(6)] for b in range(4)]
+    assert count_worth(Criterion(), answer(alike)) < 8
+    assert count_worth(Criterion(), answer(mixed)) == 24
+    assert count_worth(Criterion(), answer(alike[:2]), answer(alike[2:])) < 8, (
+        "given ones and made ones are other batches"
+    )
+
+
+def test_of_a_quantized_model_it_is_said_what_calibrated_it() -> None:
+    unseen = Unseen(ok=32, n=32, given=32, given_ok=32, plain=8)
+    cure = Workaround("precision", "e", samples_ok=8, samples_n=8, unseen=unseen)
+    said = [[fact.text for fact in list_facts(Findings(codes=codes), cure)] for codes in ("int8", "")]
+    assert [any("calibrated on samples that you gave" in text for text in texts) for texts in said] == [True, False]
 
 
 # -- the search
