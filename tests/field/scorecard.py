@@ -186,8 +186,8 @@ def counts(rows: Sequence[Facts]) -> Counter[str]:
 
 
 def page(rows: Sequence[Facts], models: Mapping[str, str]) -> str:
-    """The tables of docs/field.md, in Markdown: by engine, by model, and every case that is not right. ``models``: name to what
-    it is, in the order of the page."""
+    """The tables of docs/logs/field.md, in Markdown: by engine, by model, and every case that is not right. ``models``: name to
+    what it is, in the order of the page."""
     tally = counts(rows)
     unseen = [r["checks"]["workaround"] for r in rows if (r["checks"].get("workaround") or {}).get("ok") is not None]
     ok, n = sum(w["ok"] for w in unseen), sum(w["n"] for w in unseen)
