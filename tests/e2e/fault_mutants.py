@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "half-a-line-stays", "a line that the disk does not take leaves no part of itself", "disk", "whole flow",
-        ((JOURNAL, "            os.ftruncate(self._fd, before)\n", ""),),
+        ((JOURNAL, "            os.ftruncate(self._fd, self._size)\n", ""),),
     ),
     Mutant(
         "no-disk-named", "the disk that is full is named", "disk", "precision",
