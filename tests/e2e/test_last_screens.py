@@ -25,7 +25,8 @@ TODO: Mapping[str, tuple[str, ...]] = {
     "fixed-by-sanitizing": ("Use the cleaned model. This writes it:", "narrowdown step sanitize", "report.html tells all"),
     "input-sensitive": ("Compare engines on real inputs.", "report.html tells all"),
     "case-found": (
-        "Hand the case folder on", "python SESSION/case/check.py", "narrowdown replay SESSION --expect fixed",
+        "It looks like openvinotoolkit/openvino#25169: read that first", "If it is another fault, hand the case folder on",
+        "python SESSION/case/check.py", "narrowdown replay SESSION --expect fixed", "Is it that bug",
         "report.html tells all",
     ),
     "worked-around": (
