@@ -1,25 +1,22 @@
 """compare (node ``reproduce``): does the failure show here, is the reference to be trusted, and what would a faultless engine
 give?"""
 
-import re
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from engines.asking import Amount, Count, Note, StepContext, Sub, asked
-from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
+from engines.compare.criterion import Criterion
 from engines.compare.judge import (
     REFUSALS,
     badness,
-    gives_answer,
     judge_check,
     judge_whole,
-    limit,
     list_slight,
     margin,
     worst,
 )
-from engines.compare.say import NEAR, say_allowed, say_error, say_percent, say_sample, wrong_by
+from engines.compare.say import say_error, wrong_by
 from engines.findings import Findings
 from engines.graph.filekind import is_ir
 from engines.options import recorded
@@ -32,89 +29,20 @@ from engines.search.evidence import FAULTLESS
 from engines.search.looks import Looks, look_again
 from engines.search.nearby import Nearby, try_nearby
 from engines.search.randomness import measure_random, say_random
-from engines.search.statistics import binomial_interval, least_share, looks_to_settle, say_most_wrong, say_ruled_out
+from engines.search.statistics import binomial_interval, least_share, looks_to_settle, say_ruled_out
 from engines.search.twin import note_dear
-from engines.search.whole import list_failing, list_feeds, lock_failure, probe_whole
+from engines.search.whole import list_feeds, lock_failure, probe_whole
 from engines.spec import parse, unquantized
+from engines.steps import compare_words as words
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
+from engines.steps.compare_outcome import CompareOutcome, Verdict
 from engines.steps.intake import refuse_unmeasured, say_of_pairs
 from engines.steps.prepare import load_findings, measure_whole
-from engines.steps.reference_words import say_noise, say_reference
 
-LOST = "lost"  # OpenVINO's Exp of NaN is infinite: no value of the reference is finite there
-PROBLEMS = {
-    "missing": "missing",
-    "shape": "of another shape than the reference's",
-    LOST: "something else where the reference is infinite or NaN",
-}
 LITERAL = "onnxruntime"  # optimizers off: every node as it is written
 # Bytes of reference values that are captured unasked: of a feed, and of its worst row. As many as engines.workers.captures takes,
 # which a step may not import.
 AHEAD = 128 << 20
-# Names that exporters give to outputs of class scores: only of these "another answer" is said unasked.
-_CLASS_SCORES = re.compile(r"logit|prob|class|score|softmax|label", re.IGNORECASE)
-# An output that is so many times smaller where it fails than on other samples is called small there. Chosen: a score near its
-# threshold, where the traffic model of the field campaign (funcnet_pair) is wrong by 149 % of nearly nothing.
-SMALL = 5.0
-# Whole numbers this near to the right ones may be picture points or a quantizer's codes, for which some are right; words and
-# classes are others then. Chosen, not measured.
-A_FEW = 3
-TELLING = 1000  # a margin beyond this is said as "more than": its digits are those of rounding
-
-
-Verdict = Literal[
-    "fails", "passes", "refused", "refused-whole", "reference", "noise", "export", "built", "unresolved",
-]  # fmt: skip
-
-
-class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """compare: the whole model on every sample (node ``reproduce``)."""
-
-    # refused: the engine does not take the model, so nothing is right or wrong; refused-whole: nor any part of it, all for the
-    # same reason, so no node is at fault; reference: the reference itself is suspect;
-    # noise: rounding moves the outputs as much; export: the model is not what the golden outputs were recorded of; built: it
-    # builds and cannot run here
-    verdict: Verdict = "unresolved"
-    failure: Literal["accuracy", "crash", "build", "check", "none"] = "none"  # how it fails
-    error: float | None = None
-    tolerance: float = 0.0
-    metric: str = "rel_l2"
-    precision: str = "fp32"  # that the default tolerance follows from
-    error_places: tuple[int, int] = (0, 0)  # where it is of whole numbers, how many of them are wrong, and of how many
-    worst_output: str = ""  # the output that is furthest off
-    worst_sample: str = ""  # where it is
-    margin: float | None = None  # how many times the worst error fits into what is allowed there
-    samples: int = 0
-    samples_failing: int = 0
-    nonfinite: bool = False  # the engine gives infinite or NaN where the reference does not
-    emulated_error: float | None = None  # what this precision alone explains
-    # whose fault it looks like; keeps-higher: the engine computes more exactly than it claims
-    explanation: Literal["engine", "precision", "keeps-higher", "unknown"] = "unknown"
-    reference_error: float | None = None  # how far the reference is from a more exact computation
-    reference_judge: str = ""  # what computed that, "" = nothing did
-    reference_steady: bool = True  # its second run gave the same as its first
-    reference_replaced: str = ""  # what stands in for the reference, where two independent engines agree against it
-    alike: bool = False  # reference and engine are wrong in the same way
-    model_error: float | None = None  # how far the model in FP32 is from the golden outputs
-    model_voice: str = ""  # what computed it
-    departs: str = ""  # the first recorded inner tensor at which it is off
-    departs_node: str = ""  # the node that makes it
-    moved_error: float | None = None  # how far one unit in the last place of the inputs or weights moves the outputs
-    looks: int = 0  # runs or builds looked at
-    failures: int = 0  # of them
-    interval_low: float = 0.0
-    interval_high: float = 1.0
-    more_looks: int = 0  # further runs without a failure that would rule out the next rarer fault at 95 %
-    as_built: bool = False  # the engine was built elsewhere and runs as it is
-    # of what is refused: nor does the reference run it, so no part of it can be fed and looked at
-    no_reference: bool = False
-    missed: str = ""  # what so many runs without a failure leave possible
-    given: int = 0  # of the samples those that are the user's own
-    may_fail: float | None = None  # of a pass: the share of others like these that may be wrong at the most, at 95 %
-    near: int = 0  # of a pass on few samples: how many were made near them and tried
-    near_failing: int = 0  # of these, how many are wrong
-    near_error: float | None = None  # the worst of them
-    message: str = ""
 
 
 # Nodes and seconds bound the one wait that every session begins with. Chosen, not measured: models of that many nodes that take
@@ -273,19 +201,19 @@ def _say_all(seen: _Seen, outcome: CompareOutcome) -> tuple[str, ...]:
     rule, m = seen.rule, seen.measurement
     error, output = outcome.error or 0.0, outcome.worst_output
     if outcome.verdict == "noise" and not seen.tried.moved.explains:
-        said = _say_slight(m.results, outcome, rule)
+        said = words.say_slight(m.results, outcome, rule)
     else:
-        problem, exact = _find_problem(m.results, output), _find_exact(m.results, outcome)
-        said = _say_outcome(outcome, error, rule, seen.tried, problem, exact)
+        problem, exact = words.find_problem(m.results, output), words.find_exact(m.results, outcome)
+        said = words.say_outcome(outcome, error, rule, seen.tried, problem, exact)
     return (
-        *_say_made_up(seen.findings, seen.looks, seen.failures),
+        *words.say_made_up(seen.findings, seen.looks, seen.failures),
         said,
-        *_say_small(m.results, outcome, rule),
-        *say_answers(m.results, rule),
-        *_say_same_codes(seen.ctx, seen.findings, outcome.verdict),
-        *_say_taken(m),
-        *(_say_untouched(m, rule) or _say_others(outcome)),
-        *_say_nearby(seen.nearby, rule),
+        *words.say_small(m.results, outcome, rule),
+        *words.say_answers(m.results, rule),
+        *words.say_same_codes(seen.ctx, seen.findings, outcome.verdict),
+        *words.say_taken(m),
+        *(words.say_untouched(m, rule) or words.say_others(outcome)),
+        *words.say_nearby(seen.nearby, rule),
         *seen.wide,
         *seen.ctx.engine_info.notes,
     )
@@ -397,34 +325,6 @@ def _say_wide(
     return (kept, *filter(None, (str(told.get("why_wide", "")),)))
 
 
-def _say_same_codes(ctx: StepContext, findings: Findings, verdict: str) -> tuple[str, ...]:
-    """What a pass does not say where the reference computes the same quantized model."""
-    if verdict != "passes" or not findings.codes or unquantized(ctx.reference):
-        return ()
-    return (
-        "The reference computes the same quantized model: what quantization itself costs is seen against the float one "
-        "(--flow quantization, or --reference onnxruntime:model=FLOAT.onnx).",
-    )
-
-
-def _say_taken(m: Measurement) -> tuple[str, ...]:
-    """Where an engine leaves nodes to another one."""
-    taken, count = m.facts.get("taken", (0, 0))
-    if taken == count:
-        return ()
-    return (f"The provider took {taken} of {count} nodes; ONNX Runtime's own CPU kernels computed the others.",)
-
-
-def _say_untouched(m: Measurement, rule: Criterion) -> tuple[str, ...]:
-    """Where an emulation had nothing to round: that it passes says nothing of the precision."""
-    if not m.facts.get("untouched"):
-        return ()
-    return (
-        f"Nothing in this model is in FP32, so nothing was rounded to {rule.precision.upper()}: this says nothing of what an "
-        "engine in that precision makes of it.",
-    )
-
-
 def _measure_emulated(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub[float | None]:
     """What a faultless engine of that precision would give on the same sample; None where nothing is emulated. Of a quantized
     model measured against the float one: what its codes are worth, computed literally. The typed reference adds up in its own
@@ -447,11 +347,11 @@ def _compare_by_check(ctx: StepContext, findings: Findings, m: Measurement) -> S
     controls = Controls(True)
     if verdict.failed:
         controls = yield from can_pass(ctx, findings)
-    words: dict[str, Verdict] = {"fail": "fails", "pass": "passes"}
-    says = words.get(verdict.kind, "gives no answer")
+    kinds: dict[str, Verdict] = {"fail": "fails", "pass": "passes"}
+    says = kinds.get(verdict.kind, "gives no answer")
     message = f"The check {says} on the whole model{f' ({verdict.detail})' if verdict.detail else ''}."
     outcome = CompareOutcome(
-        verdict=words.get(verdict.kind, "unresolved") if controls.passed else "unresolved",
+        verdict=kinds.get(verdict.kind, "unresolved") if controls.passed else "unresolved",
         metric="check",
         samples=1,
         samples_failing=int(verdict.failed),
@@ -531,211 +431,6 @@ def _list_scores(results: tuple[SampleResult, ...], rule: Criterion) -> list[Out
         for r in results
         for s in r.outputs
     ]
-
-
-def _say_outcome(
-    found: CompareOutcome, error: float, rule: Criterion, tried: trial.Tried, problem: str, exact: Score | None
-) -> str:
-    """``error``: of the worst output; ``problem``: what keeps that one from being compared; ``exact``: its score, where it must
-    be equal."""
-    verdict, output, sample, looks = found.verdict, found.worst_output, say_sample(found.worst_sample), found.looks
-    said = say_reference(tried, rule)
-    if verdict in ("reference", "export"):
-        return said
-    if verdict == "noise":
-        return say_noise(error, output, sample, rule, tried.moved)
-    doubt = f" {said}" if said else ""
-    amount = PROBLEMS.get(problem) or say_error(error, rule)
-    if verdict == "unresolved":
-        if exact is not None and rule.metric == "rel_l2":
-            said = f"Whose fault that is cannot be told. {said}"
-            return f"{output} is not equal to the reference's on {sample}: {_say_unequal(exact)}. {said}"
-        return f"{output} is {amount} on {sample}, and whose fault that is cannot be told. {said}"
-    precise = (
-        f" for {rule.precision.upper()}" if rule.source == "default" else ""
-    )  # of a precision, not of who asks for it
-    allowed = f"{say_allowed(rule, output)}{precise}"
-    if verdict == "fails":
-        often = f" in {found.failures} of {looks} runs" if looks > 1 else ""
-        if exact is not None and rule.metric == "rel_l2":
-            return f"{output} is not equal to the reference's on {sample}{often}: {_say_unequal(exact)}.{doubt}"
-        if rule.metric == "rel_l2" and problem not in PROBLEMS and error < HUGE:
-            return f"{output} is {amount}{often} {_say_normal(rule, output)}. {_say_worst(sample)}{doubt}"
-        limit_told = "" if problem in ("missing", "shape") else f"; allowed {allowed}"
-        return f"{output} is {amount} on {sample}{often}{limit_told}.{doubt}"
-    near = margin(rule, error, output)
-    times = "just" if near < NEAR else f"more than {TELLING} times" if near > TELLING else f"{near:.3g} times"
-    worst_of = (
-        f"The worst is {output} on {sample}, {amount}: {times} below what is allowed ({allowed})."
-        if error > 0
-        else f"Every {'answer is' if rule.metric in ANSWERS else 'output equals'} the reference's; allowed {allowed}."
-    )
-    if looks < 2:
-        return f"No failure. {worst_of}{doubt}"
-    return f"{looks:,} runs, no failure. {worst_of}{doubt}"
-
-
-def _say_others(found: CompareOutcome) -> tuple[str, ...]:
-    """On how many samples of the user's a pass stands, and what that leaves open of others, however often these were run. Of 8
-    that passed in FP16 a reader of captchas was right on all, and on 182 of 200 new ones."""
-    if found.may_fail is None:
-        return ()
-    own = f"{found.given:,} {'sample' if found.given == 1 else 'samples'} of yours"
-    return (f"Tried on {own}: {say_most_wrong(found.given, found.given)}.",)
-
-
-def _say_nearby(nearby: Nearby, rule: Criterion) -> tuple[str, ...]:
-    """What samples that were made near the user's show of others. Where all of them are right nothing is said: a reader of
-    captchas was right on 32 of 32, and on 180 of 200 others."""
-    if not nearby.failing:
-        return ()
-    made_of, _, how = nearby.source.removeprefix("near ").partition(": ")
-    of_it = f" ({say_sample(made_of)}, {how})" if how and made_of.startswith("real:") else ""
-    off = f"{nearby.failing} {'is' if nearby.failing == 1 else 'are'} wrong"
-    worst_of = say_error(nearby.error, rule).removeprefix("wrong ")
-    return (
-        f"Of {nearby.n} samples that were made near yours {off} by more than that, the worst {worst_of}{of_it}. Yours may never "
-        "be like these: try more of your own (--inputs).",
-    )
-
-
-def _say_small(results: tuple[SampleResult, ...], found: CompareOutcome, rule: Criterion) -> tuple[str, ...]:
-    """Where an output is wrong by a large share of nearly nothing: all that fails is within the tolerance of what that output
-    reaches on other samples."""
-    if found.verdict != "fails" or rule.metric != "rel_l2" or found.nonfinite:
-        return ()
-    failing = [s for r in results for s in r.outputs if badness(s, rule) > limit(rule, s.name)]
-    same = [s for r in results for s in r.outputs if s.name == found.worst_output]
-    there = next((s for r in results if r.sample == found.worst_sample for s in r.outputs if s in same), None)
-    most = max((s.absmax for s in same), default=0.0)
-    if there is None or not most or {s.name for s in failing} != {there.name} or most < SMALL * there.absmax:
-        return ()
-    off = max(s.max_abs for s in failing)
-    if any(s.exact or s.problem for s in failing) or off > limit(rule, there.name) * most:
-        return ()
-    return (
-        f"It is small there: at most {there.absmax:.3g}, and up to {most:.3g} on other samples, of which the largest difference, "
-        f"{off:.3g}, is {say_percent(off / most)}. Where that does not matter to you, judge by an absolute tolerance (--metric "
-        "max_abs --tolerance VALUE).",
-    )
-
-
-def _say_slight(results: tuple[SampleResult, ...], found: CompareOutcome, rule: Criterion) -> str:
-    """That all that fails is nearly nothing, how far off it is of what is not, and how to say what matters."""
-    output = found.worst_output
-    there = next(s for r in results if r.sample == found.worst_sample for s in r.outputs if s.name == output)
-    given = [r for r in results if r.sample.startswith("real:")]
-    most = max(s.absmax for r in given or results for s in r.outputs if s.name == output)
-    failing = list_failing(results, rule)
-    few = f"{len(failing)} of {len(given) or len(results)} samples {'fails' if len(failing) == 1 else 'fail'}"
-    if given and not failing[0].sample.startswith("real:"):
-        right = "The sample that you gave passes" if len(given) == 1 else f"All {len(given)} samples that you gave pass"
-        made = len(results) - len(given)
-        few = f"{right}. {'The made-up one' if made == 1 else f'{len(failing)} of {made} made-up ones'} "
-        few += "fails" if len(failing) == 1 else "fail"
-    few += ", only on values that are nearly nothing"
-    return (
-        f"{few}. The worst is {say_sample(found.worst_sample)}, {wrong_by(found.error or 0.0, rule.metric)}: {output} is at most "
-        f"{there.absmax:.3g} there, and up to {most:.3g} on other samples. That error is {say_percent(there.max_abs / most)} of "
-        f"{most:.3g}, and {say_percent(limit(rule, output))} is allowed. Only you know how exact so small a value has to be, so "
-        "it is called neither right nor wrong. Say how far any value may be off (--metric max_abs --tolerance VALUE), or each in "
-        "proportion to itself (--tolerance VALUE)."
-    )
-
-
-def _say_worst(sample: str) -> str:
-    return f"Worst sample: {sample.removeprefix('sample ')}." if sample.startswith("sample ") else f"Worst: {sample}."
-
-
-def _say_made_up(findings: Findings, looks: int, failures: int) -> tuple[str, ...]:
-    """What is left open where all runs were of made-up values, which say nothing of others; said before all else."""
-    if failures or looks < 2 or any(s.id.startswith("real:") for s in findings.samples):
-        return ()
-    n = len(list_feeds(findings))
-    tried = "Only one made-up input was" if n == 1 else f"Only {n:,} made-up inputs were"
-    return (f"{tried} tried. Give real ones: --inputs batch.npz.",)
-
-
-def _say_normal(rule: Criterion, output: str) -> str:
-    """What a relative error may be: what its precision costs, unless somebody said otherwise."""
-    most = rule.tolerances.get(output, rule.tolerance)
-    usual = TOLERANCE_BY_PRECISION.get(rule.precision) == most
-    return f"(up to {100 * most:.3g} % is {'normal for ' + rule.precision.upper() if usual else 'allowed'})"
-
-
-def _find_problem(results: tuple[SampleResult, ...], output: str) -> str:
-    """What keeps the output from being compared at all, on any sample: a key of ``PROBLEMS``, or ``""``."""
-    scores = [s for r in results for s in r.outputs if s.name == output]
-    lost = any(s.lost_nonfinite for s in scores) and not any(s.new_nonfinite for s in scores)
-    return next((s.problem for s in scores if s.problem), LOST if lost else "")
-
-
-def _find_exact(results: tuple[SampleResult, ...], found: CompareOutcome) -> Score | None:
-    """The score of the worst output on the worst sample, where its values are right or wrong: whole numbers, truth values, texts.
-    Rows of a sample have none of their own where the whole sample was run."""
-    sample = found.worst_sample.partition("/")[0]
-    return next(
-        (
-            s
-            for r in results
-            for s in r.outputs
-            if s.name == found.worst_output
-            and s.exact
-            and not (s.equal or s.problem)
-            and r.sample in (found.worst_sample, sample)
-        ),
-        None,
-    )
-
-
-def _say_unequal(score: Score) -> str:
-    """How many values differ, and of numbers by how much: a ratio says nothing of what must be equal."""
-    few = f"{say_percent(score.mismatched)} of its values differ"
-    if score.dtype in ("bool", "string"):
-        return f"{few}, and {'truth values' if score.dtype == 'bool' else 'texts'} must be equal"
-    allow = f" (--metric max_abs --tolerance {score.max_abs:g} would allow that)" if score.max_abs <= A_FEW else ""
-    return f"{few}, by at most {score.max_abs:g}, and whole numbers must be equal{allow}"
-
-
-def say_answers(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str, ...]:
-    """How many of the samples get another answer from each output that gives class scores, as sentences: of an output that is
-    judged by its answers, and of one whose name says so and that has rows: a vector may be one score at each moment."""
-    by_output: dict[str, list[Score]] = {}
-    for score in (s for r in results for s in r.outputs):
-        if score.answer is not None and score.answer.rows:
-            by_output.setdefault(score.name, []).append(score)
-    said = []
-    for name, scores in by_output.items():
-        vector = all(len(s.shape) < 2 for s in scores)
-        if rule.metric not in ANSWERS and (vector or not _CLASS_SCORES.search(name)):
-            continue
-        rows = [(s.answer.rows, s.answer.top1) for s in scores if s.answer]
-        total, other = sum(n for n, _ in rows), sum(round(n * share) for n, share in rows)
-        things = "samples" if all(n == 1 for n, _ in rows) else "rows"
-        if total == 1:
-            said.append(
-                f"{name} gives {'another' if other else 'the same'} top-1 answer{'' if other else ' as the reference'}."
-            )
-        elif other:
-            said.append(f"{other} of {total} {things} get another top-1 answer from {name}.")
-        else:
-            said.append(f"In all {total} {things} the top-1 answer from {name} is the reference's.")
-    return (*_say_no_answer(results, rule), *said)
-
-
-def _say_no_answer(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str, ...]:
-    """Which outputs hold nothing that a metric of answers judges, and what decides in its place."""
-    if rule.metric not in ANSWERS:
-        return ()
-    scores = [s for r in results for s in r.outputs if not (s.equal or s.problem)]
-    names = dict.fromkeys(s.name for s in scores if not gives_answer(s, rule.metric))
-    if not names:
-        return ()
-    judged = "masks of integers or boxes (x1 y1 x2 y2)" if rule.metric == "iou" else "class scores"
-    holds = "holds" if len(names) == 1 else "hold"
-    return (
-        f"{', '.join(names)} {holds} no {judged}, so rel_l2 decides there in place of {rule.metric}; see --postprocess.",
-    )
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:

@@ -13,7 +13,8 @@ from engines.compare.metrics import score
 from engines.findings import Findings
 from engines.graph.quantized import LOOK_WRONG
 from engines.probe import HUGE, Check, Describe, Import, LoadInputs, Measure, Measurement, SampleResult, Score
-from engines.steps.compare import explain_error, say_answers
+from engines.steps.compare import explain_error
+from engines.steps.compare_words import say_answers
 
 from .simulated import graph
 

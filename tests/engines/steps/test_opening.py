@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from engines.compare.criterion import Criterion
 from engines.probe import SampleResult, Score
-from engines.steps.compare import CompareOutcome, _say_slight
+from engines.steps.compare_outcome import CompareOutcome
+from engines.steps.compare_words import say_slight
 
 Open = Callable[..., Any]
 FP16 = "emulate:precision=fp16"
@@ -286,11 +287,11 @@ def test_that_all_given_samples_pass_is_said_where_a_made_up_one_fails_on_nearly
 
     rule, found = Criterion(tolerance=1e-4), CompareOutcome(error=0.01, worst_output="y", worst_sample="random:0")
     given = tuple(result(f"real:{i}", 1.0, 1e-6) for i in range(2))
-    said = _say_slight((*given, result("random:0", 1e-3, 1e-5)), found, rule)
+    said = say_slight((*given, result("random:0", 1e-3, 1e-5)), found, rule)
     assert said.startswith(
         "All 2 samples that you gave pass. The made-up one fails, only on values that are nearly nothing."
     )
-    said = _say_slight((*given[:1], result("random:0", 1e-3, 1e-5), result("random:1", 1e-3, 1e-9)), found, rule)
+    said = say_slight((*given[:1], result("random:0", 1e-3, 1e-5), result("random:1", 1e-3, 1e-9)), found, rule)
     assert said.startswith("The sample that you gave passes. 1 of 2 made-up ones fails, only on values")
 
 
