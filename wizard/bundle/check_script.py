@@ -1,6 +1,7 @@
 """Fills in ``check.py``, the case's own check: a readable script of its own with the values of one case at its top."""
 
 import pprint
+import re
 from importlib.resources import files
 from typing import Any
 
@@ -9,6 +10,7 @@ import msgspec
 from engines import outside
 from engines.compare.criterion import Criterion
 from engines.declaration import CheckPart
+from engines.discovery import find
 from engines.findings import Culprit
 from engines.spec import parse
 from wizard.problem import Problem
@@ -35,6 +37,7 @@ def script(culprit: Culprit, asked: Asked) -> str:
         ("CASE", visible(listing([elide(name, 60) for name in culprit.case.nodes]))),
         ("ENGINE", asked.engine),
         ("FOUND_WITH", visible(asked.found_with)),
+        ("NEEDED", say_needs(asked)),
         *list_judging_values(culprit, asked, part),
     ]
     block = "\n".join(f"{name} = {pprint.pformat(value, width=100, sort_dicts=False)}" for name, value in values)
@@ -42,6 +45,16 @@ def script(culprit: Culprit, asked: Asked) -> str:
     refusal = f"this check cannot run {asked.engine}, as {why}; commands.sh says what can"
     engine = part.source if part else f"def start():\n    cannot_tell({refusal!a})\n"
     return text.replace("#ENGINE#", ascii_only(engine).strip("\n") + "\n").replace("#VALUES#", ascii_only(block))
+
+
+def say_needs(asked: Asked) -> str:
+    """What check.py needs, as one installs it; of a check of the user's nobody here knows all."""
+    declared = find(parse(asked.engine).name)
+    packages = declared.install.removeprefix("pip install ") if declared else ""
+    if asked.check or not packages or declared is None or declared.required:
+        return "check.py needs numpy and the engine's own package"
+    exact = " " not in packages and re.fullmatch(r"[0-9]+(\.[0-9]+)+", asked.version)
+    return f"check.py needs: pip install numpy {packages}{f'=={asked.version}' if exact else ''}"
 
 
 def engine_part(asked: Asked) -> tuple[CheckPart | None, str]:

@@ -1,7 +1,6 @@
 """``issue.md`` and ``README.txt`` of a case: what its finder hands to the engine's maintainers, and ten lines for whoever opens
 the folder. Pure; the report is told without folders, users and hosts already."""
 
-import re
 from collections.abc import Mapping
 
 from engines import outside
@@ -11,7 +10,7 @@ from engines.discovery import find
 from engines.findings import Lookalike
 from engines.search.lookalike import say_lookalike
 from engines.spec import parse
-from wizard.bundle.check_script import Asked
+from wizard.bundle.check_script import Asked, say_needs
 from wizard.report.document import Culprit, Report
 from wizard.report.hand_on import name_addressee
 from wizard.report.markdown import literal
@@ -91,16 +90,6 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
 def _list_alike(report: Report, culprit: Culprit) -> list[Lookalike]:
     """The known bugs that this culprit looks like, of those that any does."""
     return [like for like in report.lookalikes if set(like.nodes) & set(culprit.nodes)]
-
-
-def say_needs(asked: Asked) -> str:
-    """What check.py needs, as one installs it; of a check of the user's nobody here knows all."""
-    declared = find(parse(asked.engine).name)
-    packages = declared.install.removeprefix("pip install ") if declared else ""
-    if asked.check or not packages or declared is None or declared.required:
-        return "check.py needs numpy and the engine's own package."
-    exact = " " not in packages and re.fullmatch(r"[0-9]+(\.[0-9]+)+", asked.version)
-    return f"check.py needs: pip install numpy {packages}{f'=={asked.version}' if exact else ''}"
 
 
 def _say_emulated(asked: Asked) -> str:

@@ -134,7 +134,7 @@ def test_it_cannot_tell_without_its_packages(tmp_path: Path) -> None:
     (shadow / "onnxruntime.py").write_text("raise ModuleNotFoundError('gone', name='onnxruntime')\n")
     told = run(tmp_path, PYTHONPATH=str(shadow))
     assert told.returncode == 2
-    assert "onnxruntime is not installed" in told.stdout
+    assert "onnxruntime is not installed; check.py needs: pip install numpy onnxruntime" in told.stdout
 
 
 def test_an_engine_that_it_does_not_know(tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ from engines.findings import Case, Culprit, Findings, Lookalike, Workaround
 from engines.probe import Candidate, Inspect, Measurement
 from engines.store.content import Store
 from wizard.bundle.case import write_case
-from wizard.bundle.check_script import Asked
+from wizard.bundle.check_script import Asked, say_needs
 from wizard.bundle.export import NothingToExport, export, hand_on
-from wizard.bundle.issue import issue, readme, say_needs
+from wizard.bundle.issue import issue, readme
 from wizard.bundle.models import _write_files, find_model, find_sound, write_worked_around
 from wizard.problem import Problem
 from wizard.report.canonical import canonical
@@ -326,9 +326,9 @@ def test_a_bug_report_has_the_fields_of_the_trackers_template(session: Path, tmp
         ("onnxruntime", "1.31.1", "", "check.py needs: pip install numpy onnxruntime==1.31.1"),
         ("openvino", "2026.4.1-22345", "", "check.py needs: pip install numpy openvino"),
         ("tensorrt", "10.6.0", "", "check.py needs: pip install numpy tensorrt cuda-bindings"),
-        ("onnxruntime", "1.31.1", "./mine", "check.py needs numpy and the engine's own package."),
-        ("command:run=./mine", "", "", "check.py needs numpy and the engine's own package."),
-        ("somebodys", "1.0", "", "check.py needs numpy and the engine's own package."),
+        ("onnxruntime", "1.31.1", "./mine", "check.py needs numpy and the engine's own package"),
+        ("command:run=./mine", "", "", "check.py needs numpy and the engine's own package"),
+        ("somebodys", "1.0", "", "check.py needs numpy and the engine's own package"),
     ],
 )
 def test_a_case_says_how_to_install_what_its_check_needs(engine: str, version: str, check: str, said: str) -> None:
