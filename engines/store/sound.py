@@ -6,6 +6,7 @@ know where their data ends and do not look at it.
 """
 
 import contextlib
+import functools
 import hashlib
 import mmap
 import re
@@ -17,7 +18,7 @@ from typing import BinaryIO
 import msgspec
 
 from engines.store import decoding, regular
-from engines.store.content import Store, digest_file, write_pieces
+from engines.store.content import Damaged, Store, digest_file, write_pieces
 
 SEAL = b"\0crc-32\0"  # before the checksum, four bytes, the lowest first
 _TRAILER = len(SEAL) + 4
@@ -75,6 +76,30 @@ def weights_of(model: Path) -> tuple[str, ...]:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             names = dict.fromkeys(_WEIGHTS.findall(data))
     return tuple(f"models/weights/{name.decode()}.bin" for name in names)
+
+
+def find_lost_weights(store: Store, model: Path) -> Damaged | None:
+    """The first weights file of a stored model that is gone, or no longer what was written."""
+    try:
+        names = weights_of(model)
+    except OSError as error:
+        why = "is gone" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        return Damaged(str(model.relative_to(store.root)), why)
+    for name in names:
+        path = store.root / name
+        try:
+            status = path.stat()
+        except OSError:
+            return Damaged(name, "is gone")
+        if not _still_named(path, status.st_size, status.st_mtime_ns, status.st_ino):
+            return Damaged(name, "is not what was written")
+    return None
+
+
+@functools.lru_cache(maxsize=256)
+def _still_named(path: Path, *_as_of: int) -> bool:
+    """``_named``, read once as long as the file stays as it is: hundreds of parts of one model may fail to build."""
+    return _named(path)
 
 
 def arrays_of(inputs: Path) -> tuple[str, ...]:

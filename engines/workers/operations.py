@@ -45,8 +45,8 @@ from engines.probe import (
     Status,
     Unroll,
 )
-from engines.store import memory
-from engines.store.content import Damaged, Store
+from engines.store import memory, sound
+from engines.store.content import Damaged, Store, is_digest
 from engines.workers import artifact_files, captures, measure, stating, unrolling
 from engines.workers.captures import ReferenceFailed
 from engines.workers.part import Feed, Part, Say, feeds_by_name
@@ -65,7 +65,8 @@ def execute_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collecti
     damaged: ``facts["damaged"]`` is its path; nor one of the user's that is no longer what was agreed to: ``facts["changed"]``.
     """
     with environment.handing(handed):
-        answer = _judged_by_the_program(_judged_by_the_disk(_answer_probe(probe, store, progress, handed), store))
+        answer = _judged_by_the_weights(_answer_probe(probe, store, progress, handed), probe, store)
+        answer = _judged_by_the_program(_judged_by_the_disk(answer, store))
     return msgspec.structs.replace(answer, message=_shorten_words(answer.message))
 
 
@@ -76,6 +77,16 @@ def _shorten_words(message: str) -> str:
     head, tail = _LONGEST_WORD // 2, _LONGEST_WORD // 4
     words = (w if len(w) <= _LONGEST_WORD else f"{w[:head]}...{w[-tail:]}" for w in message.split(" "))
     return " ".join(words)[:_LONGEST]
+
+
+def _judged_by_the_weights(answer: Measurement, probe: AnyProbe, store: Store) -> Measurement:
+    """The answer; where it failed and weights that the session keeps are not what was written, none: an engine reads these by
+    itself, and says of a file that is gone that the model cannot be built."""
+    model = str(getattr(probe, "model", ""))
+    if answer.status in ("ok", "fault", "cancelled") or "damaged" in answer.facts or not is_digest(model):
+        return answer
+    lost = sound.find_lost_weights(store, store.model_path(model))
+    return answer if lost is None else _measure_failure(lost, answer.run_seconds)
 
 
 def _judged_by_the_disk(answer: Measurement, store: Store) -> Measurement:

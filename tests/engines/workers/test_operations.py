@@ -305,3 +305,18 @@ def test_a_folder_too_full_to_be_shown_is_said(opened, monkeypatch, tmp_path: Pa
     m = check(session, python("print()"), folder=str(tmp_path))
     assert m.status == "ok"
     assert "too many files" in m.notes[0]
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "another"])
+def test_an_engine_that_cannot_read_the_sessions_own_weights_says_nothing_of_the_candidate(
+    session_of, tmp_path: Path, how: str
+) -> None:
+    """It was told as a model that the engine cannot build, and the search went on with that."""
+    session = session_of(tmp_path, MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz")
+    (weights,) = Store(tmp_path).weights.glob("*.bin")
+    weights.unlink()  # not cut short: this process has it in memory
+    if how != "gone":
+        weights.write_bytes(b"" if how == "empty" else b"x")
+    m = session.run(session.probe("onnxruntime:optimization=all"))
+    assert m.facts == {"damaged": f"models/weights/{weights.name}"}, m
+    assert f"The session's file 'models/weights/{weights.name}' is " in m.message
