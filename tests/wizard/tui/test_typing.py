@@ -2,7 +2,10 @@
 
 from collections.abc import Callable
 
+import pytest
 from textual import events
+from textual.app import App, ComposeResult
+from textual.suggester import SuggestFromList
 from textual.widgets import Input
 
 from wizard.session import events as e
@@ -10,6 +13,7 @@ from wizard.tui.app import Narrowdown
 from wizard.tui.screens.overlays import Field, Fields, LogCard, Reading
 from wizard.tui.screens.step import StepScreen
 from wizard.tui.widgets.answers import Answers
+from wizard.tui.widgets.typed_line import TypedLine
 
 from .scripted import FakeSession, asking, offered, opened, running, settle
 
@@ -75,3 +79,23 @@ async def test_fields_one_after_the_other(session: FakeSession, make_app: Callab
         typed(pilot.app, *"first", "\r", *"second", "\r", "w")
         await settle(pilot, lambda: isinstance(pilot.app.screen, Reading))
         assert given == [{"a": "first", "b": "second"}]
+
+
+@pytest.mark.parametrize("text", ["a\x1b[2J\x1b[31mb\nc\td.onnx", "\x07\x9b2J\u202eevil\u2028x", "plain"])
+async def test_a_field_draws_nothing_that_a_terminal_obeys(text: str) -> None:
+    """The name of a file that was chosen from the list cleared the screen; the value is still that name."""
+
+    class One(App[None]):
+        def compose(self) -> ComposeResult:
+            yield TypedLine(text, suggester=SuggestFromList([f"{text}\x1b[2Jmore"]), compact=True)
+
+    app = One()
+    async with app.run_test(size=(60, 5)) as pilot:
+        line = app.query_one(TypedLine)
+        await pilot.press("end")
+        await settle(pilot, lambda: bool(line._suggestion))
+        for row in range(line.size.height):
+            strip = line.render_line(row)
+            assert all(segment.text.isprintable() for segment in strip), strip
+            assert strip.cell_length == Input.render_line(line, row).cell_length
+        assert line.value == text

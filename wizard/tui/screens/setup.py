@@ -24,6 +24,7 @@ from wizard.tui.host import Hosted
 from wizard.tui.screens.overlays import Pick, PickFile, Reading
 from wizard.tui.widgets.bottom import Bottom
 from wizard.tui.widgets.lines import Text
+from wizard.tui.widgets.typed_line import TypedLine
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -161,7 +162,7 @@ class SetupScreen(Hosted):
     def _field(self, field: Row) -> ComposeResult:
         yield Text(field.label, classes="field-label")
         yield Text(field.hint, classes="quiet field-hint")
-        yield Input(
+        yield TypedLine(
             self._given(field.name),
             placeholder=field.placeholder,
             id=field.name,

@@ -9,6 +9,7 @@ from textual.widgets.option_list import Option
 
 from wizard.tui.screens.overlays.card import Card
 from wizard.tui.widgets.lines import Text, row
+from wizard.tui.widgets.typed_line import TypedLine
 
 
 class Choose(Card[str]):
@@ -63,7 +64,7 @@ class Fields(Card[Mapping[str, str]]):
             yield Text(self._text, classes="paragraph")
         for index, field in enumerate(self._fields):
             yield Text(field.prompt, classes="field-label")
-            yield Input(field.value, id=f"field-{index}", compact=True)
+            yield TypedLine(field.value, id=f"field-{index}", compact=True)
             yield Text("", classes="problem", id=f"problem-{index}")
 
     def on_mount(self) -> None:

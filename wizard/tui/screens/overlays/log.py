@@ -16,6 +16,7 @@ from wizard.tui import keys
 from wizard.tui.literal import clean
 from wizard.tui.screens.overlays.card import Card
 from wizard.tui.widgets.lines import Text
+from wizard.tui.widgets.typed_line import TypedLine
 from wizard.words import count
 
 HINT = "{follow} follow, {find} find, {next_match} {match_before} next and before, {close} closes"
@@ -88,7 +89,7 @@ class LogCard(Card[None]):
     def body(self) -> ComposeResult:
         yield Text(self._say_where(), classes="paragraph", id="log-where")
         yield Written(self._found, self._keep_the_end)
-        yield Input(placeholder="find", id="find", compact=True)
+        yield TypedLine(placeholder="find", id="find", compact=True)
         yield Text("", id="log-state", classes="quiet")
         yield Text("", id="log-waits")
 

@@ -15,6 +15,7 @@ from wizard.tui.narrative import Entry
 from wizard.tui.screens.overlays.card import Card
 from wizard.tui.screens.overlays.listed import prompt
 from wizard.tui.widgets.lines import Text
+from wizard.tui.widgets.typed_line import TypedLine
 from wizard.words import size
 
 MOST = 500  # entries of a folder that are listed
@@ -42,7 +43,7 @@ class Pick(Card[str]):
     def body(self) -> ComposeResult:
         if self._text:
             yield Text(self._text, id="pick-text", classes="paragraph")
-        yield Input(placeholder="type to narrow the list", id="narrow", compact=True)
+        yield TypedLine(placeholder="type to narrow the list", id="narrow", compact=True)
         yield OptionList(markup=False, classes="list", id="picks")
         yield Text("", id="pick-detail", classes="quiet")
 
