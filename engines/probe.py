@@ -343,7 +343,7 @@ class Score(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class SampleResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """Scores of one sample. ``effect``: scores of the model's own outputs after transplanting; empty when not asked for.
-    ``fed``: which cut inputs changed when rounded to the storage precision (name -> relative L2 of the rounding), and
+    ``rounded``: which cut inputs changed when rounded to the storage precision (name -> relative L2 of the rounding), and
     ``unrepresentable``: those that the storage precision cannot hold (a finite value became infinite)."""
 
     sample: str

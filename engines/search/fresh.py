@@ -10,9 +10,9 @@ from engines.findings import Case
 from engines.graph import ranges
 from engines.probe import Check, Describe, Measure, Measurement
 from engines.search.cause import name_cause
-from engines.search.cost import EMULATION
 from engines.search.evidence import Cause, Evidence, Inner
 from engines.search.inquiry import Inquiry
+from engines.search.timings import EMULATION
 from engines.spec import parse, unquantized
 
 HALVES = ("float16", "bfloat16")

@@ -14,13 +14,14 @@ from engines.compare.criterion import Criterion
 from engines.compare.judge import judge_whole
 from engines.findings import Findings
 from engines.probe import Measurement
-from engines.search.cost import DEAR
 from engines.search.inquiry import Inquiry
 from engines.search.search import NodeIds, Trials
 from engines.search.whole import list_failing, probe_whole, sign_failure
 from engines.spec import parse
 from engines.views import EngineView
 
+# Seconds of an engine's first build from which a search looks for a cheaper twin.
+DEAR = 20.0
 # How many times faster the twin must have been built than the engine as given: what it finds is built again as given, and a
 # search that goes wrong on it is done twice. Nine to eleven times were seen.
 CHEAPER = 3.0

@@ -8,10 +8,11 @@ import msgspec
 
 from engines.asking import StepContext
 from engines.graph import ranges
-from engines.search.cost import Kind, Size, Span, Work, count_rows
+from engines.search.cost import Kind, Size, Span, Work
 from engines.search.latency import TIMED
 from engines.search.ordered import order_precision
 from engines.search.settle import HEAVIEST_GOOD, SHRINKS, count_weight_bytes
+from engines.search.timings import count_rows
 from engines.search.watchable import pack_batches, split_markable
 from engines.search.whole import list_feeds
 

@@ -1,6 +1,7 @@
 """What compare says to people: pure, from what was measured."""
 
 import re
+from typing import TYPE_CHECKING
 
 from engines.asking import StepContext
 from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
@@ -13,8 +14,10 @@ from engines.search.nearby import Nearby
 from engines.search.statistics import say_most_wrong
 from engines.search.whole import list_failing, list_feeds
 from engines.spec import unquantized
-from engines.steps.compare_outcome import CompareOutcome
 from engines.steps.reference_words import say_noise, say_reference
+
+if TYPE_CHECKING:  # the step stands on its words
+    from engines.steps.compare import CompareOutcome
 
 LOST = "lost"  # OpenVINO's Exp of NaN is infinite: no value of the reference is finite there
 PROBLEMS = {
@@ -34,7 +37,7 @@ TELLING = 1000  # a margin beyond this is said as "more than": its digits are th
 
 
 def say_outcome(
-    found: CompareOutcome, error: float, rule: Criterion, tried: trial.Tried, problem: str, exact: Score | None
+    found: "CompareOutcome", error: float, rule: Criterion, tried: trial.Tried, problem: str, exact: Score | None
 ) -> str:
     """``error``: of the worst output; ``problem``: what keeps that one from being compared; ``exact``: its score, where it must
     be equal."""
@@ -75,7 +78,7 @@ def say_outcome(
     return f"{looks:,} runs, no failure. {worst_of}{doubt}"
 
 
-def say_others(found: CompareOutcome) -> tuple[str, ...]:
+def say_others(found: "CompareOutcome") -> tuple[str, ...]:
     """On how many samples of the user's a pass stands, and what that leaves open of others, however often these were run. Of 8
     that passed in FP16 a reader of captchas was right on all, and on 182 of 200 new ones."""
     if found.may_fail is None:
@@ -99,7 +102,7 @@ def say_nearby(nearby: Nearby, rule: Criterion) -> tuple[str, ...]:
     )
 
 
-def say_small(results: tuple[SampleResult, ...], found: CompareOutcome, rule: Criterion) -> tuple[str, ...]:
+def say_small(results: tuple[SampleResult, ...], found: "CompareOutcome", rule: Criterion) -> tuple[str, ...]:
     """Where an output is wrong by a large share of nearly nothing: all that fails is within the tolerance of what that output
     reaches on other samples."""
     if found.verdict != "fails" or rule.metric != "rel_l2" or found.nonfinite:
@@ -120,7 +123,7 @@ def say_small(results: tuple[SampleResult, ...], found: CompareOutcome, rule: Cr
     )
 
 
-def say_slight(results: tuple[SampleResult, ...], found: CompareOutcome, rule: Criterion) -> str:
+def say_slight(results: tuple[SampleResult, ...], found: "CompareOutcome", rule: Criterion) -> str:
     """That all that fails is nearly nothing, how far off it is of what is not, and how to say what matters."""
     output = found.worst_output
     there = next(s for r in results if r.sample == found.worst_sample for s in r.outputs if s.name == output)
@@ -170,7 +173,7 @@ def find_problem(results: tuple[SampleResult, ...], output: str) -> str:
     return next((s.problem for s in scores if s.problem), LOST if lost else "")
 
 
-def find_exact(results: tuple[SampleResult, ...], found: CompareOutcome) -> Score | None:
+def find_exact(results: tuple[SampleResult, ...], found: "CompareOutcome") -> Score | None:
     """The score of the worst output on the worst sample, where its values are right or wrong: whole numbers, truth values, texts.
     Rows of a sample have none of their own where the whole sample was run."""
     sample = found.worst_sample.partition("/")[0]

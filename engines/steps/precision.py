@@ -9,7 +9,7 @@ from engines.findings import Workaround
 from engines.graph import ranges
 from engines.probe import HUGE
 from engines.search import works
-from engines.search.cost import Plan, Size, Work, count_rows
+from engines.search.cost import Plan, Size, Work
 from engines.search.emulation import find_emulation
 from engines.search.fewest import TOLD, PrecisionParams
 from engines.search.inquiry import Inquiry, open_inquiry
@@ -19,6 +19,7 @@ from engines.search.known import holds_accused
 from engines.search.looks import Looks, count_looks
 from engines.search.remedy import list_cured
 from engines.search.settle import Saved
+from engines.search.timings import count_rows
 from engines.search.unseen import WANTED
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told
 from engines.steps.prepare import prepare_findings

@@ -14,12 +14,13 @@ from engines.findings import Findings
 from engines.graph.filekind import is_ir
 from engines.probe import HUGE, Measure, Measurement
 from engines.search import remedy, works
-from engines.search.cost import BROKEN, Plan, Size, Work
+from engines.search.cost import Plan, Size, Work
 from engines.search.evidence import FAULTLESS
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.looks import Looks, builds_to_see, count_failed_runs, look_again
 from engines.search.statistics import binomial_interval, fails_always, looks_to_see, looks_to_settle, say_ruled_out
 from engines.search.switches import list_switches
+from engines.search.timings import BROKEN
 from engines.search.twin import ALIKE
 from engines.search.whole import list_feeds, probe_whole
 from engines.steps import intake

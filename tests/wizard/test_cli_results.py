@@ -13,7 +13,7 @@ from engines.findings import Case, Findings
 from engines.graph import external, load
 from engines.graph.typed import to_precision
 from engines.probe import HUGE, Candidate
-from engines.steps.compare_outcome import CompareOutcome
+from engines.steps.compare import CompareOutcome
 from engines.steps.layerwise import LayerwiseOutcome
 from engines.steps.precision import PrecisionOutcome
 from engines.steps.reduce import ReduceOutcome

@@ -20,7 +20,7 @@ from engines.search.lookalike import say_lookalike
 from engines.search.statistics import least_share
 from engines.search.written import FILE
 from engines.spec import parse
-from engines.steps.compare_outcome import CompareOutcome
+from engines.steps.compare import CompareOutcome
 from engines.steps.layerwise import LayerwiseOutcome
 from engines.steps.quantization import QuantizationOutcome
 from engines.steps.registry import STEPS, step_makes

@@ -12,26 +12,9 @@ from engines.asking import Note, StepContext
 from engines.graph.index import GraphIndex
 from engines.graph.weight_files import list_weight_files
 from engines.probe import AnyProbe, LoadInputs, Measurement, SampleInfo
-from engines.search.cost import (
-    CUTTING,
-    ENOUGH,
-    LATELY,
-    OTHERWISE,
-    SOON,
-    WIDE,
-    Cost,
-    Kind,
-    Plan,
-    Seen,
-    Size,
-    Work,
-    classify_probe,
-    collect_seen,
-    is_wide,
-    price_kept,
-    price_plan,
-    span_work,
-)
+from engines.search.cost import CUTTING, SOON, WIDE, Cost, Kind, Plan, Size, Work, is_wide
+from engines.search.prices import ENOUGH, LATELY, OTHERWISE, price_kept, price_plan, span_work
+from engines.search.timings import Seen, classify_probe, collect_seen
 from engines.steps.base import StepSpec
 from engines.store import regular
 from engines.store.content import Store

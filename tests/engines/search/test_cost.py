@@ -14,7 +14,8 @@ from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import Candidate, Check, Describe, Import, Inspect, Measure, Measurement, SampleInfo, Sanitize
 from engines.search import fewest
 from engines.search import works as phrases
-from engines.search.cost import (
+from engines.search.cost import CUTTING, Cost, Kind, Plan, Size, Work, is_wide, settle_between
+from engines.search.prices import (
     BESIDE,
     BESIDE_IT,
     BESIDES,
@@ -24,7 +25,6 @@ from engines.search.cost import (
     CUT_LEAST,
     CUT_SPAN,
     CUT_TOLD,
-    CUTTING,
     FELT,
     JOINED,
     LONGER,
@@ -34,21 +34,11 @@ from engines.search.cost import (
     READ,
     SELDOM,
     TOLD,
-    Cost,
-    Kind,
-    Plan,
-    Seen,
-    Size,
-    Work,
-    classify_probe,
-    collect_seen,
-    count_rows,
-    is_wide,
     price_plan,
     price_work,
-    settle_between,
     span_work,
 )
+from engines.search.timings import Seen, classify_probe, collect_seen, count_rows
 from engines.steps.confirm import REST, STANDS
 from engines.steps.precision import BUILT, BUILT_FEW, BUILT_MANY, DRAFTED, IN_FP32, ORDERS, TIMED_SPAN, TIMED_TIMES
 from engines.steps.registry import STEPS

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from engines.compare.criterion import Criterion
 from engines.probe import SampleResult, Score
-from engines.steps.compare_outcome import CompareOutcome
+from engines.steps.compare import CompareOutcome
 from engines.steps.compare_words import say_slight
 
 Open = Callable[..., Any]

@@ -13,9 +13,9 @@ from engines.asking import StepContext
 from engines.findings import Workaround
 from engines.graph import ranges
 from engines.probe import Measure, Measurement, Score
-from engines.search.cost import DEAR
 from engines.search.ordered import order_precision
 from engines.search.settle import SHRINK_DEAR, shrinks_for
+from engines.search.twin import DEAR
 from engines.views import view_engine
 
 from .conftest import walk

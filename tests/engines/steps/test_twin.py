@@ -14,8 +14,8 @@ from engines.compare.criterion import Criterion, Signature
 from engines.findings import Findings, Workaround
 from engines.graph import ranges
 from engines.probe import Measure, Measurement, SampleResult, Score
-from engines.search.cost import DEAR, Size
-from engines.search.twin import CHEAPER, fails_alike, find_twin, list_twins, note_dear
+from engines.search.cost import Size
+from engines.search.twin import CHEAPER, DEAR, fails_alike, find_twin, list_twins, note_dear
 from engines.steps.registry import STEPS
 from engines.views import view_engine
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.steps.compare_outcome import CompareOutcome
+from engines.steps.compare import CompareOutcome
 from engines.steps.registry import STEPS
 from wizard.exits import BY_VERDICT
 from wizard.flow.check import check, destination, holds, outcome_fields, recommend

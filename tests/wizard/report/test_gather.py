@@ -8,7 +8,7 @@ import pytest
 from engines.compare.criterion import Criterion, Signature
 from engines.findings import Case, Culprit, Findings
 from engines.probe import AnyProbe, Candidate, Edit, Import, Measure, Measurement, SampleResult, Sanitize, Score
-from engines.steps.compare_outcome import CompareOutcome
+from engines.steps.compare import CompareOutcome
 from wizard.bundle.check_script import Asked
 from wizard.bundle.issue import issue
 from wizard.problem import Problem

@@ -20,7 +20,9 @@ from engines.compare.criterion import Criterion, Signature
 from engines.findings import Findings
 from engines.graph.index import GraphIndex, Node, Tensor
 from engines.probe import AnyProbe, Import, Inspect, Measurement, SampleInfo, key
-from engines.search.cost import BESIDES, LINE, OTHERWISE, Cost, Kind, Plan, Seen, Work
+from engines.search.cost import Cost, Kind, Plan, Work
+from engines.search.prices import BESIDES, LINE, OTHERWISE
+from engines.search.timings import Seen
 from engines.steps import registry
 from engines.steps.base import StepSpec
 from engines.store.content import Store

@@ -8,7 +8,8 @@ import pytest
 from house import PROBLEM, Oracle, walk
 
 from engines.asking import Note
-from engines.search.cost import Cost, Plan, Seen, Work
+from engines.search.cost import Cost, Plan, Work
+from engines.search.timings import Seen
 from wizard.problem import Problem
 from wizard.runner import last_time
 from wizard.runner.estimate import Estimate, estimate_rest
