@@ -12,10 +12,10 @@ import pytest
 from engines.compare.say import say_percent, say_sample, wrong_by
 from wizard.report.canonical import canonical
 from wizard.report.document import to_json
-from wizard.report.gather import summary
 from wizard.report.html import to_html
 from wizard.report.markdown import to_markdown
 from wizard.report.portable import handed_on
+from wizard.report.summary import summary
 from wizard.session import folder as folders
 from wizard.session.events import StepFinished, StepStarted
 from wizard.session.journal import NAME, read

@@ -14,10 +14,10 @@ from wizard.exits import NEEDS_PERSON, STOPPED, UNRESOLVED
 from wizard.ladder.offer import offer_ladder
 from wizard.machine_room import MachineProblem
 from wizard.report.document import Report
-from wizard.report.gather import summary
 from wizard.report.hand_on import APPLY, ISSUE, ask_known, list_known, name_addressee, say_first, say_when
 from wizard.report.portable import handed_on
 from wizard.report.read import Reading, read
+from wizard.report.summary import summary
 from wizard.session import folder as folders
 from wizard.session import lock
 from wizard.session.following import offer, offer_like

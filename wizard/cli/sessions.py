@@ -69,7 +69,7 @@ def show(arguments: argparse.Namespace) -> int:
     """``narrowdown show SESSION``."""
     from wizard.report.canonical import canonical
     from wizard.report.document import readable
-    from wizard.report.gather import summary
+    from wizard.report.summary import summary
     from wizard.words import count, duration, visible, write_json
 
     reading = read(arguments.session)

@@ -13,10 +13,10 @@ from wizard.flow.model import Flow
 from wizard.report import picture
 from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Report, readable
-from wizard.report.gather import name_inside, say_effect, say_source
 from wizard.report.hand_on import list_deeds
 from wizard.report.lost import say_values_apart, say_values_lost, say_where
 from wizard.report.markdown import error, flat, version
+from wizard.report.summary import name_inside, say_effect, say_source
 from wizard.words import (
     BEFORE_UNIT,
     TEXT,

@@ -9,10 +9,10 @@ from engines.compare.values import Values
 from engines.search.lookalike import say_lookalike
 from wizard.report.culprit_groups import groups, kind, others
 from wizard.report.document import Culprit, Report, Workaround, readable
-from wizard.report.gather import name_inside, say_effect, say_source
 from wizard.report.hand_on import APPLY, list_deeds
 from wizard.report.lost import say_values_apart, say_values_lost
 from wizard.report.picture import curve, tally
+from wizard.report.summary import name_inside, say_effect, say_source
 from wizard.words import (  # fmt: skip
     LONGEST,
     NAME,

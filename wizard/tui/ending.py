@@ -10,8 +10,9 @@ from engines.probe import WRAPS
 from wizard.bundle.check_script import can_check
 from wizard.ladder.offer import offer_ladder
 from wizard.report.document import Report
-from wizard.report.gather import gather, say_effect, say_inside, summary
+from wizard.report.gather import gather
 from wizard.report.hand_on import APPLY, Deed, ask_known, list_known, name_addressee, say_first, say_when
+from wizard.report.summary import say_effect, say_inside, summary
 from wizard.session.folder import name_for_command
 from wizard.session.following import offer
 from wizard.tui.scene import Scene, commands

@@ -30,11 +30,11 @@ from wizard.problem import Problem
 from wizard.report.canonical import canonical
 from wizard.report.cured import files_of
 from wizard.report.document import to_json
-from wizard.report.gather import summary
 from wizard.report.html import to_html
 from wizard.report.markdown import to_markdown
 from wizard.report.portable import handed_on, traces
 from wizard.report.read import read
+from wizard.report.summary import summary
 from wizard.session import folder as folders
 from wizard.session.events import (
     Offered,

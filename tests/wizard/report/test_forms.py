@@ -38,11 +38,11 @@ from wizard.report.document import (
     Workaround,
     to_json,
 )
-from wizard.report.gather import summary
 from wizard.report.hand_on import list_deeds, say_first
 from wizard.report.html import to_html
 from wizard.report.markdown import code, literal, to_markdown
 from wizard.report.picture import curve, error_by_depth
+from wizard.report.summary import summary
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.words import LONGEST, count, duration, elide, listing, margin, number, visible
 

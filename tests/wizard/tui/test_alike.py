@@ -10,8 +10,9 @@ from engines.findings import Findings, Workaround
 from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node
 from engines.probe import APART
-from wizard.report.gather import _workaround, culprit, headline, name_inside, say_inside
+from wizard.report.gather import _workaround, culprit, headline
 from wizard.report.prefix import Shared
+from wizard.report.summary import name_inside, say_inside
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.session import events as e
 from wizard.tui import narrative

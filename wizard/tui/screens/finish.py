@@ -8,9 +8,9 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 
 from wizard.bundle.check_script import can_check
 from wizard.flow.layout import title
-from wizard.report.gather import name_inside
 from wizard.report.hand_on import Deed
 from wizard.report.stage import stage
+from wizard.report.summary import name_inside
 from wizard.session.following import offer
 from wizard.tui import keys
 from wizard.tui.ending import effect, list_handed, list_todo, report, say_found, shorten_path

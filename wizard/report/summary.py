@@ -1,0 +1,154 @@
+"""A report in sentences: what was found, what it rests on, and what to do with it. Pure, of the report alone."""
+
+from collections.abc import Sequence
+
+from engines import causes
+from engines.compare.say import say_part
+from engines.probe import APART
+from engines.search.known import is_nearly_all
+from engines.search.lookalike import say_lookalike
+from wizard.report.document import Culprit, Report, Stop, Weighed, Workaround, readable
+from wizard.words import count, elide, listing, margin, number, show_error, switch
+
+
+def summary(report: Report) -> list[str]:
+    """What was found, in a few lines of plain text: the headline, what it rests on, what to do with it. Names as people read
+    them."""
+    report = readable(report)
+    lines = [report.headline]
+    if not report.culprits and not report.spread:
+        said = _last_word(report.route[-1]) if report.route and report.end else []
+        return [*lines, *(f"  {line}" for line in (*said, *report.advice.splitlines()))]
+    lines += [f"  {report.explanation}"] if report.explanation else []
+    for position, c in enumerate(report.culprits, 1):
+        facts = [c.cause]
+        facts += [f"by itself {say_part(c.own, report.metric, c.own_places)}"] if c.own is not None else []
+        if c.effect is not None:
+            facts.append(f"your model's outputs {say_part(c.effect, report.metric, c.effect_places)} by it")
+        facts += [f"fails {c.verified or '?'}"]
+        facts += ["not shown to be the smallest"] if not c.minimal and len(c.nodes) > 1 else []
+        lines.append(f"  culprit {position}: {' + '.join(c.ops[:8])}  {', '.join(facts)}")
+        if c.evidence:
+            lines.append(f"    {c.evidence}")
+        if c.source:
+            lines.append(f"    {say_source(c)}")
+    if report.spread:
+        lines.append(f"  {report.spread}")
+    lines += [f"  {say_lookalike(like)}" for like in report.lookalikes]
+    w = report.workaround
+    if w is not None:
+        names = [elide(name, 60) for name in w.keep_higher or w.switched_off]
+        what = listing(names, 4) if names else w.engine
+        if w.keep_higher:
+            what = f"keep {count(len(names), 'node')}{say_inside(w)} in higher precision: {what}"
+        elif w.switched_off:
+            what = (
+                f"{switch(w.kind)} {what}{'' if w.kind in (*APART, 'control-flow') else f'; the engine is {w.engine}'}"
+            )
+        lines.append(f"  workaround ({w.kind}): {what}")
+        lines += [f"    In your program: {listing(w.source)}, compute this in float32."] if w.source else []
+        lines.append(
+            f"    right on {right(w, f'error {show_error(w.error, report.metric)}, {margin(w.margin)}').rstrip(',')}"
+        )
+        lines += [f"    {fact}" for fact in w.known]
+    lines += [f"  {say_weighed(row, report.scores, report.metric)}" for row in report.scores]
+    return lines
+
+
+def _last_word(last: Stop) -> list[str]:
+    """What the end rests on: what was measured last, and whether that was listened to."""
+    if last.answer == last.recommended:
+        return [last.because or last.message]
+    return [last.message, f"The answer to '{last.title}' was '{last.text}', against what was recommended."]
+
+
+def say_weighed(row: Weighed, rows: Sequence[Weighed], metric: str) -> str:
+    """One line of what was weighed: what it is, whether it passes, and its numbers as far as there are any."""
+    state = "did not run" if row.why else "passes" if row.passes else "fails"
+    facts = ["right by definition" if row.kind == "reference" else state]
+    facts += [f"error {show_error(row.error, metric)}"] if row.error is not None and row.kind != "reference" else []
+    facts += [f"score {number(row.score)}"] if any(r.score is not None for r in rows) else []
+    facts += [f"{number(1000 * row.seconds)} ms a run"] if row.seconds is not None else []
+    return f"{row.what}: {', '.join(facts)}"
+
+
+def say_source(c: Culprit) -> str:
+    """Where it stands in the program that was exported, and what may be done there."""
+    cure = "; compute this in float32 there" if causes.find_cause(c.cause).unfit else ""
+    return f"In your program it is {listing(c.source)}{cure}."
+
+
+def say_effect(report: Report) -> str:
+    """What the workaround changes on the samples that it was not made on, else on those that it was; "" where there is none."""
+    w = report.workaround
+    if w is None:
+        return ""
+    if w.unseen_n:
+        wrong, of = w.unseen_n - w.unseen_ok, f"{count(w.unseen_n, 'sample')} that it was not made on"
+        return f"With the workaround {wrong} of {of} {_are(wrong)} wrong; without it {w.unseen_failing} {_are(w.unseen_failing)}."
+    wrong = w.samples_n - w.samples_ok
+    return (
+        f"With the workaround {wrong} of {count(w.samples_n, 'sample')} {_are(wrong)} wrong; it was tried on no others."
+    )
+
+
+def _are(n: int) -> str:
+    return "is" if n == 1 else "are"
+
+
+def name_nodes(first: Culprit) -> str:
+    """The nodes of a case and its cause; the node that the evidence is about first, where it is one of several."""
+    cause = first.cause.replace("-", " ")
+    if first.at not in first.nodes or len(first.nodes) == 1:
+        return f"{listing([elide(name, 60) for name in first.nodes], 4)} ({cause})"
+    company = [elide(name, 60) for name in first.nodes if name != first.at]
+    return f"{elide(first.at, 60)} ({cause}) together with {listing(company, 3)}"
+
+
+def say_cure(workaround: Workaround | None) -> str:
+    """The end of a headline: what cures it."""
+    if workaround is None or not workaround.holds:
+        return ""
+    if workaround.keep_higher:
+        kept = len(workaround.keep_higher)
+        many = f"{kept} of {workaround.of} nodes" if is_nearly_all(kept, workaround.of) else count(kept, "node")
+        cure = f"keeping {many}{say_inside(workaround)} in higher precision"
+    elif workaround.switched_off:
+        verb = {
+            "optimizer": "switching off",
+            "tactic": "switching off",
+            "rewrite": "writing it otherwise:",
+            "barrier": "making outputs of",
+            "wrap-reshape": "wrapping in two Reshapes",
+            "wrap-max": "wrapping in a Max",
+            "control-flow": "fixing",
+        }.get(workaround.kind, "setting")
+        cure = f"{verb} {listing(workaround.switched_off)}"
+    else:
+        cure = f"running as {workaround.engine}"
+    condition = f", while {workaround.condition}" if workaround.condition else ""
+    return f"; {cure} makes {right(workaround)} right{condition}"
+
+
+def right(w: Workaround, error: str = "") -> str:
+    """``8 of 8 samples it was made on (error 0.1 %), and 31 of 32 others,``; the others only where there were any. ``error``: of
+    those that it was made on, where it is to be said; the others may be further off."""
+    own = f" ({error})" if error else ""
+    if not w.unseen_n:
+        return f"{w.samples_ok} of {count(w.samples_n, 'sample')}{own}"
+    made_on = f"{w.samples_ok} of {count(w.samples_n, 'sample')} it was made on{own}"
+    return f"{made_on}, and {w.unseen_ok} of {w.unseen_n} others,"
+
+
+def say_inside(w: Workaround) -> str:
+    """What is kept beside the nodes that are counted: all that Loop, If and Scan nodes hold; "" where none of them is kept."""
+    held, kept = len(w.holding), len(w.keep_higher)
+    if not held:
+        return ""
+    return f" and all inside {f'{held} of them' if held < kept else 'it' if kept == 1 else 'them'}"
+
+
+def name_inside(w: Workaround) -> str:
+    """The same behind the names of all that is kept: which of them hold more."""
+    few = "it" if len(w.keep_higher) == 1 else "them" if len(w.holding) == len(w.keep_higher) else listing(w.holding, 4)
+    return f" and all inside {few}" if w.holding else ""
