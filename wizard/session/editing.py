@@ -69,7 +69,8 @@ def fill(
         for name in held:
             shutil.rmtree(target / name)
             copying.tree(source / name, target / name)
-        note = NoteAdded(text=f"{said} {count(known, 'measurement')} taken over.")
+        took = f"{count(known, 'measurement')} taken over." if known else "Nothing that was measured there serves here."
+        note = NoteAdded(text=f"{said} {took}")
         _write(target, [*kept, *([taken] if taken else []), note])
     except BaseException:
         (target / journal.NAME).unlink(missing_ok=True)

@@ -91,6 +91,7 @@ def test_a_new_session_knows_what_was_measured_and_has_no_route_yet(
     assert (place / NAME).read_bytes() == before
     other, nothing = begin(place, msgspec.structs.replace(HERE, engine="emulate:precision=bf16"))
     assert nothing == 0
+    assert "changed: engine. Nothing that was measured there serves here." in fold(read(other / NAME)).notes[0].text
     assert not (other / "captures" / "kept").exists(), "what nothing of it needs is not copied"
 
 
