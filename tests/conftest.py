@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_timeout
 from hypothesis import settings
 
 from engines import installed
+
+from .patience import allow
 
 settings.register_profile("untimed", deadline=None)
 settings.register_profile("fixed", deadline=None, derandomize=True)  # make test: the same examples for everybody
@@ -28,6 +31,12 @@ def pytest_runtest_setup() -> None:
     """Whoever edits a checkout while its tests run changes the program under the test that runs, not under all that follow: what
     fails in there on purpose would be laid to the edit."""
     installed._BEGUN = time.time()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> bool:
+    """A test's own limit is for what hangs, too: it is in seconds of a quiet machine, as all of ours are."""
+    return pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=allow(settings.timeout)))
 
 
 def pytest_collection_finish() -> None:

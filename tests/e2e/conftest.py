@@ -17,6 +17,7 @@ from wizard.demo import MODELS
 from wizard.report.read import Reading, read
 from wizard.session.state import Visit
 
+from ..patience import allow
 from .copies import SCRIPT, Original, run_check
 
 __all__ = ["SCRIPT"]
@@ -63,7 +64,7 @@ def command(surroundings: dict[str, str], folder: Path) -> Narrowdown:
     """``narrowdown`` in this environment and folder."""
 
     def run(*words: str | Path, timeout: float = 240.0, stdin: str | None = None) -> Ran:
-        done = original().run([str(SCRIPT), *map(str, words)], surroundings, folder, stdin, timeout)
+        done = original().run([str(SCRIPT), *map(str, words)], surroundings, folder, stdin, allow(timeout))
         assert "Traceback (most recent call last)" not in done.stdout + done.stderr, done.stderr
         return Ran(done.returncode, done.stdout, done.stderr)
 

@@ -100,7 +100,9 @@ def run_check(
     script: Path, *words: str | Path, folder: Path = Path("/"), environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """``python -P SCRIPT WORD...``, a check that knows nothing of ours."""
-    return _bare().run([str(script), *map(str, words)], environment or os.environ, folder, None, 120.0)
+    from ..patience import allow  # not of the process that is copied, which belongs to no package
+
+    return _bare().run([str(script), *map(str, words)], environment or os.environ, folder, None, allow(120))
 
 
 def _read_by_python(environment: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from wizard.cli.ladder import prepared
 from wizard.report.read import read
 from wizard.session import folder as folders
 
+from ..patience import allow
 from . import tiny
 from .conftest import Narrowdown
 from .test_interruptions import begin, events, kill_runner, wait_for
@@ -110,7 +111,7 @@ def test_killed_in_each_of_its_steps_it_asks_nothing_twice(
             broken = new_folder(tmp_path / "sessions", others, process) if broken == Path() else broken
             wait_for(broken, lambda found, step=step, before=before: is_asking(found, step, before), process)
             kill_runner(broken)
-            process.wait(timeout=30)
+            process.wait(timeout=allow(30))
         finally:
             process.kill()
         words = ["resume", broken, "--display", "plain"]
@@ -142,7 +143,7 @@ def is_asking(found: list[dict[str, Any]], step: str, before: int) -> bool:
 
 def new_folder(home: Path, others: set[Path], process: "subprocess.Popen[str]") -> Path:
     """The session that the process has begun, once it has a journal."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + allow(120)
     while time.monotonic() < end and process.poll() is None:
         for place in home.iterdir():
             if place not in others and (place / "journal.jsonl").exists():

@@ -16,6 +16,7 @@ import pytest
 
 from engines.store.content import digest_file
 
+from ..patience import allow
 from . import tiny
 from .campaign import MARK, ON_IMPORT, kill_tree
 from .conftest import command, environment
@@ -85,9 +86,9 @@ class Bench:
         return begin(self.words, {**self.environment, "PYTHONPATH": path, "HELD_UP": str(self.held)}, self.folder)
 
     def wait_until_held(self, word: str, process: "subprocess.Popen[str]") -> None:
-        end = time.monotonic() + 180
+        end = time.monotonic() + allow(180)
         while not (self.held / word).exists():
-            assert process.poll() is None, process.communicate(timeout=60)
+            assert process.poll() is None, process.communicate(timeout=allow(60))
             assert time.monotonic() < end
             time.sleep(0.02)
 
@@ -122,7 +123,7 @@ def test_the_first_probes_do_not_wait_for_the_disk_and_the_end_does(bench: Bench
     time.sleep(0.5)
     assert not any(e["kind"] == "session.closed" for e in events(bench.session)), "the disk has not got all of it"
     (bench.held / "go").touch()
-    out, err = process.communicate(timeout=180)
+    out, err = process.communicate(timeout=allow(180))
     assert process.returncode == 10, out + err
     assert bench.copies() == [whole]
 
@@ -155,7 +156,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, str]:
         made.wait_until_held("syncing", process)
     finally:
         kill_tree(made.mark)
-        process.communicate(timeout=60)
+        process.communicate(timeout=allow(60))
     assert narrowdown(*made.words[:-1], home / "other").code == 10
     return made, narrowdown("show", home / "other", "--canonical").out
 
@@ -186,7 +187,7 @@ def test_what_is_lost_with_the_users_file_changed_is_said(bench: Bench, narrowdo
     wait_for(bench.session, measured, process)
     bench.wait_until_held("syncing", process)
     kill_tree(bench.mark)
-    process.communicate(timeout=60)
+    process.communicate(timeout=allow(60))
     cut(bench.copies()[0])
     bench.weights.write_bytes(bench.weights.read_bytes()[::-1])
     ran = narrowdown("resume", bench.session)
@@ -200,7 +201,7 @@ def test_a_disk_that_refuses_what_was_used_already_stops_the_session(bench: Benc
     bench.wait_until_held("syncing", process)
     (bench.held / "refuse-disk").touch()
     (bench.held / "go").touch()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=allow(60))
     assert process.returncode == 4, out + err
     assert "Input/output error" in err, out + err
     assert not any(copy.suffix == ".bin" for copy in bench.copies()), (
@@ -216,7 +217,7 @@ def test_a_copy_killed_in_its_middle_is_made_anew(bench: Bench, narrowdown) -> N
     process = bench.begin("hold-copy")
     bench.wait_until_held("copying", process)
     kill_tree(bench.mark)
-    process.communicate(timeout=60)
+    process.communicate(timeout=allow(60))
     (half,) = bench.copies()
     assert half.name.startswith(".incoming")
     assert 0 < half.stat().st_size < bench.weights.stat().st_size
@@ -246,7 +247,7 @@ def test_weights_that_change_while_they_are_copied_are_refused(bench: Bench, cha
     bench.wait_until_held("copying", process)
     change(bench.weights)
     (bench.held / "go").touch()
-    out, err = process.communicate(timeout=180)
+    out, err = process.communicate(timeout=allow(180))
     assert process.returncode == 2, out + err
     assert "'m.data' was changed while it was copied into the session" in err
     assert bench.copies() == []

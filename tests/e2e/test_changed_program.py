@@ -9,6 +9,7 @@ import pytest
 
 import wizard
 
+from ..patience import allow
 from . import tiny
 from .test_interruptions import events
 
@@ -49,7 +50,7 @@ def test_nothing_is_answered_for_it(surroundings: dict[str, str], tmp_path: Path
     def run(*words: str | Path) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, "-P", "-m", "wizard", *map(str, words)], env=surroundings | {"PYTHONPATH": str(place)},
-            cwd=tmp_path, text=True, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120,
+            cwd=tmp_path, text=True, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=allow(120),
         )  # fmt: skip
 
     given = [word.format(script=script) for word in words]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.wizard.schemas.conforms import against
 
+from ..patience import allow
 from .conftest import SCRIPT
 from .tiny import faultless
 
@@ -25,7 +26,7 @@ def test_the_driver_of_the_page_walks_a_session_to_its_end(surroundings, shapes,
     environment = {**surroundings, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{surroundings['PATH']}"}
     words = [sys.executable, "driver.py", model, "--inputs", inputs, "--tolerance", "1e-3", "--session", tmp_path / "s"]
     done = subprocess.run(
-        words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+        words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=allow(240), check=False
     )
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -56,7 +57,7 @@ class Talk:
         self.process.stdin.flush()
 
     def end(self) -> int:
-        said, err = self.process.communicate(timeout=60)
+        said, err = self.process.communicate(timeout=allow(60))
         assert [wrong for line in said.splitlines() for wrong in against("events", json.loads(line))] == []
         assert "Traceback" not in err
         return self.process.returncode

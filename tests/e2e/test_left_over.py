@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ..patience import allow
 from . import tiny
 from .conftest import command
 from .test_interruptions import begin, events, kill_runner, wait_for
@@ -87,7 +88,7 @@ def test_when_it_is_stopped_or_killed(tmp_path: Path, house: dict[str, str], che
                 started = [pid for pid in children(process.pid) if ending == "everything" or is_worker(pid)]
                 for pid in [*started, *([process.pid] if ending == "everything" else [])]:
                     os.kill(pid, signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=allow(60))
     finally:
         process.kill()
     if ending != "everything":
@@ -99,7 +100,7 @@ def test_when_it_is_stopped_or_killed(tmp_path: Path, house: dict[str, str], che
 
 def once_gone(look: Callable[[], list[str]], seconds: float = 30) -> list[str]:
     """What is still there in the end: who cleans up may be the last process to go, after the one that was waited for."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + allow(seconds)
     while (left := look()) and time.monotonic() < end:
         time.sleep(0.05)
     return left

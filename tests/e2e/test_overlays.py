@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 from tests.docs.shown import of
 
+from ..patience import allow
 from . import tiny
 from .conftest import Narrowdown
 
@@ -46,7 +47,7 @@ def explorer(tmp_path_factory: pytest.TempPathFactory) -> str:
         "ai-edge-model-explorer-adapter",
         "model-explorer-onnx",
     ]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=500)
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=allow(500))
     if done.returncode:
         pytest.skip(f"Model Explorer cannot be installed here: {done.stderr[-200:]}")
     return python

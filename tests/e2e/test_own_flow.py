@@ -16,6 +16,7 @@ from wizard.tui import keys
 from wizard.tui.app import Narrowdown as Screens
 from wizard.tui.library import Sessions
 
+from ..patience import allow
 from .conftest import Narrowdown
 
 COUNT = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -130,7 +131,7 @@ def test_on_the_screens(tmp_path: Path, flow: Path, monkeypatch: pytest.MonkeyPa
         async with app.run_test(size=(80, 24)) as pilot:
 
             async def until(*words: str, seconds: float = 60) -> str:
-                end = time.monotonic() + seconds
+                end = time.monotonic() + allow(seconds)
                 while not all(word in (text := golden.text_of(app)) for word in words):
                     assert time.monotonic() < end, f"{words} never came up:\n{text}"
                     await pilot.pause(0.1)

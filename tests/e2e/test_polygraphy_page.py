@@ -17,6 +17,8 @@ from engines.data import tactic_replay
 from tests.docs.shown import of
 from wizard.cli.arguments import parse
 
+from ..patience import allow
+
 registry = pytest.importorskip("polygraphy.tools.registry")
 pytestmark = pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")  # its own affair
 
@@ -94,7 +96,7 @@ def test_every_shown_command_runs(workshop: Path, surroundings: dict[str, str]) 
         # A checker that never fails would be asked for ever.
         (workshop / "check.sh").write_text(CHECK if "bad" not in line else f"{CHECK}exit 1\n")
         done = subprocess.run(
-            ["sh", "-c", line], cwd=workshop, env=env, capture_output=True, text=True, check=False, timeout=200
+            ["sh", "-c", line], cwd=workshop, env=env, capture_output=True, text=True, check=False, timeout=allow(200)
         )
         assert "Traceback" not in done.stderr, (line, done.stderr)
         allowed = (0, 10) if line.startswith("narrowdown") else (0,)

@@ -14,6 +14,7 @@ import pytest
 from wizard.cli.streams import escaped
 from wizard.demo import MODELS
 
+from ..patience import allow
 from . import tiny
 from .conftest import SCRIPT, Ran
 from .test_refused_sessions import walked
@@ -41,7 +42,13 @@ def shell(line: str, surroundings: dict[str, str], folder: Path, **more: str) ->
     environment = {**surroundings, **more}
     environment.pop("PYTHONUNBUFFERED", None)  # so that what is buffered meets its end late
     done = subprocess.run(
-        ["sh", "-c", words], env=environment, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        ["sh", "-c", words],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=allow(120),
+        check=False,
     )
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
     assert "Exception ignored" not in done.stderr
@@ -168,7 +175,14 @@ def test_the_terminal_ui_without_its_package(surroundings, tmp_path: Path) -> No
     environment = {**surroundings, "PYTHONPATH": str(tmp_path), "HIDDEN": "textual", "TERM": "xterm"}
     environment.pop("CI", None)  # with it the list would be plain text
     done = subprocess.run(
-        [SCRIPT], env=environment, stdin=there, stdout=there, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        [SCRIPT],
+        env=environment,
+        stdin=there,
+        stdout=there,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=allow(60),
+        check=False,
     )
     os.close(here)
     os.close(there)

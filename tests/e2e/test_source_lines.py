@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from engines.graph.source import STACK
 
+from ..patience import allow
 from .conftest import Narrowdown
 
 FRAMES = (
@@ -82,7 +83,7 @@ def test_a_real_export_of_torch_names_the_line(narrowdown: Narrowdown, tmp_path:
     (tmp_path / "models").mkdir()
     program = tmp_path / "models" / "vit.py"
     program.write_text(PROGRAM)
-    subprocess.run([python, program, tmp_path / "m.onnx"], check=True, capture_output=True, timeout=300)
+    subprocess.run([python, program, tmp_path / "m.onnx"], check=True, capture_output=True, timeout=allow(300))
     np.savez(
         tmp_path / "in.npz", **{onnx.load(tmp_path / "m.onnx").graph.input[0].name: np.full((2, 8), 2.0, np.float32)}
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ..patience import allow
 from . import tiny
 
 SCRIPT = Path(sys.executable).with_name("narrowdown")
@@ -45,7 +46,7 @@ def run(surroundings: dict[str, str], folder: Path, *words: str | Path) -> "subp
         text=True,
         capture_output=True,
         check=False,
-        timeout=300,
+        timeout=allow(300),
     )
 
 
@@ -66,7 +67,7 @@ def test_eight_sessions_at_once_on_one_home(surroundings: dict[str, str], tmp_pa
         )
         for check in checks
     ]
-    ended = [(process.communicate(timeout=600)[1], process.returncode) for process in running]
+    ended = [(process.communicate(timeout=allow(600))[1], process.returncode) for process in running]
     assert [code for _, code in ended] == [0] * 8, ended
     listed = json.loads(run(surroundings, tmp_path, "sessions", "--json").stdout)
     places = sorted(Path(surroundings["NARROWDOWN_HOME"]).glob("*/journal.jsonl"))
@@ -159,7 +160,7 @@ def group() -> Iterator[Path]:
                 place.rmdir()
             continue
         yield place
-        end = time.monotonic() + 20
+        end = time.monotonic() + allow(20)
         while (place / "cgroup.procs").read_text().strip() and time.monotonic() < end:
             time.sleep(0.05)
         place.rmdir()
@@ -179,7 +180,7 @@ def in_group(group: Path, surroundings: dict[str, str], *words: str | Path) -> "
     """In the group, and the first that the system ends there."""
     return subprocess.run(
         [SCRIPT, *map(str, words)], env=surroundings, text=True, capture_output=True, preexec_fn=inside(group, "900"),
-        timeout=300, check=False,
+        timeout=allow(300), check=False,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from wizard.runner.room import _parts
 from wizard.session.journal import NAME
 from wizard.session.journal import read as read_journal
 
+from ..patience import allow
 from .conftest import Ran, Walked, environment
 from .copies import SCRIPT
 
@@ -45,7 +46,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
             surroundings = {**os.environ, **environment(home), **whole.install(folder, version, **behaves)}
             line = [str(SCRIPT), "run", *map(str, words), "--session", str(place)]
             done = subprocess.run(
-                line, env=surroundings, cwd=home, capture_output=True, text=True, check=False, timeout=240
+                line, env=surroundings, cwd=home, capture_output=True, text=True, check=False, timeout=allow(240)
             )
             assert "Traceback (most recent call last)" not in done.stdout + done.stderr, done.stderr
             known[asked] = Walked(Ran(done.returncode, done.stdout, done.stderr), place)
@@ -136,7 +137,9 @@ def run_here(folder: Path, version: str, home: Path, *words: str) -> Ran:
     (home / version).mkdir()
     surroundings = {**os.environ, **whole.install(home / version, version)}
     line = [sys.executable, *words]
-    done = subprocess.run(line, env=surroundings, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        line, env=surroundings, cwd=folder, capture_output=True, text=True, check=False, timeout=allow(120)
+    )
     return Ran(done.returncode, done.stdout, done.stderr)
 
 

@@ -17,6 +17,7 @@ from onnx import helper
 
 from wizard.session import journal
 
+from ..patience import allow
 from .conftest import SCRIPT, Ran
 from .tiny import feeds, save, weights
 
@@ -40,7 +41,7 @@ class Desk:
     def narrowdown(self, *words: str | Path) -> Ran:
         done = subprocess.run(
             [*self._as_host, str(SCRIPT), *map(str, words)], env=self.environment, cwd=self.work, capture_output=True, text=True,
-            stdin=subprocess.DEVNULL, timeout=240, check=False,
+            stdin=subprocess.DEVNULL, timeout=allow(240), check=False,
         )  # fmt: skip
         assert "Traceback" not in done.stdout + done.stderr, done.stderr
         return Ran(done.returncode, done.stdout, done.stderr)
@@ -168,7 +169,7 @@ def test_a_case_of_a_checker_is_clean_and_runs_from_its_folder(desk: Desk, model
 
     def checked(*words: str | Path, cwd: Path) -> tuple[int, str]:
         line = [sys.executable, away / "check.py", *words]
-        done = subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True, timeout=allow(60))
         return done.returncode, done.stdout.splitlines()[0]
 
     assert checked(cwd=desk.work) == (1, "  FAILS   exit 1 of 'python'")

@@ -14,6 +14,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from ..patience import allow
 from .conftest import Narrowdown, Walked, check
 from .tiny import feeds, save, weights
 
@@ -113,7 +114,7 @@ def test_its_commands_run(case: Path) -> None:
     pytest.importorskip("polygraphy")
     line = next(x for x in (case / "commands.sh").read_text().splitlines() if "--onnxrt" in x)
     words = [str(Path(sys.executable).with_name("polygraphy")), *shlex.split(line)[1:]]
-    ran = subprocess.run(words, cwd=case, capture_output=True, text=True, check=False, timeout=120)
+    ran = subprocess.run(words, cwd=case, capture_output=True, text=True, check=False, timeout=allow(120))
     said = ran.stdout + ran.stderr
     assert "Difference exceeds tolerance" in said, said
     assert ran.returncode == 1

@@ -18,6 +18,7 @@ from wizard.cli import main
 from wizard.demo import MODELS
 from wizard.report.read import read
 
+from ..patience import allow
 from .conftest import Narrowdown
 from .test_interruptions import begin, events, kill_runner, wait_for
 
@@ -162,7 +163,7 @@ def test_killed_in_the_middle_it_asks_nothing_twice_and_says_the_same(
     try:
         wait_for(broken, lambda found: sum(e["kind"] == "probe.finished" for e in found) >= probes, process)
         kill_runner(broken)
-        process.wait(timeout=30)
+        process.wait(timeout=allow(30))
     finally:
         process.kill()
     before = [e["key"] for e in events(broken) if e["kind"] == "probe.finished"]

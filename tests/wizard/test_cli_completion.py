@@ -13,6 +13,8 @@ from wizard.cli.arguments import parser
 from wizard.cli.grammar import DEMOS
 from wizard.cli.parsing import Parser, inner
 
+from ..patience import allow
+
 
 def words(*typed: str) -> list[str]:
     return [word for word, _ in completion.find_words(list(typed))]
@@ -66,7 +68,7 @@ def in_shell(shell: str, words: list[str], surroundings: dict[str, str]) -> str:
         pytest.skip(f"no {shell} on this machine")
     done = subprocess.run(
         [shell, *words], capture_output=True, text=True, check=False, env=surroundings, cwd=surroundings["HOME"],
-        timeout=120,
+        timeout=allow(120),
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
@@ -112,7 +114,9 @@ def test_zsh_asks_through_its_script(surroundings: dict[str, str]) -> None:
     functions = Path(surroundings["HOME"]) / "functions"
     functions.mkdir()
     (functions / "_narrowdown").write_text(completion.SCRIPTS["zsh"])
-    shell = pexpect.spawn("zsh", ["-f", "-i"], env=surroundings, cwd=surroundings["HOME"], encoding="utf-8", timeout=60)
+    shell = pexpect.spawn(
+        "zsh", ["-f", "-i"], env=surroundings, cwd=surroundings["HOME"], encoding="utf-8", timeout=allow(60)
+    )
     shell.sendline(f"fpath=({functions} $fpath); autoload -Uz compinit; compinit -u; echo be''gun")
     shell.expect("begun")
     for line, wanted in (*TYPED, ("narrowdown run a", {"model.onnx"})):

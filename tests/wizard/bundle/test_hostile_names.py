@@ -25,6 +25,8 @@ from wizard.bundle.check_script import Asked, engine_part, list_judging_values, 
 from wizard.report.portable import Traces
 from wizard.words import visible
 
+from ...patience import allow
+
 ENDS = (
     '"', "'", '"""', "'''", "\\", "\n", "\r", "*/", "/*", "`", "$(: > hit)", "`: > hit`", "; : > hit;", "\n: > hit\n",
     "' > hit #", '" > hit #', "#VALUES#", "#NODES#", "{model}", "{{ 7*7 }}", "<script>hit()</script>", "</title>",
@@ -110,7 +112,9 @@ def test_commands_sh_is_sound_and_runs_nothing_of_a_name(
     shell = shutil.which("sh") or "/bin/sh"
     assert subprocess.run([shell, "-n", "commands.sh"], cwd=place, capture_output=True).returncode == 0
     before = sorted(place.iterdir())
-    ran = subprocess.run([shell, "commands.sh"], cwd=place, env={"PATH": str(tools)}, capture_output=True, timeout=30)
+    ran = subprocess.run(
+        [shell, "commands.sh"], cwd=place, env={"PATH": str(tools)}, capture_output=True, timeout=allow(30)
+    )
     assert sorted(place.iterdir()) == before, ran.stderr
     shutil.rmtree(place)
 

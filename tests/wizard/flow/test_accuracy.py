@@ -24,6 +24,8 @@ from wizard.flow.load import load
 from wizard.flow.model import FlowNode, targets
 from wizard.flow.template import render
 
+from ...patience import allow
+
 LOADED = load("accuracy")
 FLOW = LOADED.flow
 
@@ -354,5 +356,5 @@ def test_loading_and_checking_needs_no_engine() -> None:
         "assert check(load('accuracy')) == []; render.svg(load('accuracy').flow);"
         "print([m for m in sys.modules if m.split('.')[0] in ('numpy', 'onnx', 'onnxruntime', 'tensorrt', 'textual')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=allow(120))
     assert done.stdout.strip() == "[]"

@@ -15,6 +15,8 @@ from wizard.flow.commands import Tool, by_hand, values
 from wizard.flow.load import load, shipped
 from wizard.problem import Problem
 
+from ...patience import allow
+
 PROBLEM = Problem(model="/m/model.onnx", engine="tensorrt:precision=fp16", inputs=("/m/in.json",))
 POLYGRAPHY = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
 FLOWS = ("accuracy", "after", "build-failure", "consistency", "flaky", "precision", "quantization")
@@ -65,7 +67,7 @@ def test_commands_can_be_read_back(flow: str) -> None:
 @cache
 def known_options(*tool: str) -> frozenset[str]:
     """Options of a Polygraphy subtool, read from its own help."""
-    done = subprocess.run([*POLYGRAPHY, *tool, "-h"], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([*POLYGRAPHY, *tool, "-h"], capture_output=True, text=True, check=False, timeout=allow(120))
     return frozenset(re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", done.stdout))
 
 
@@ -99,7 +101,7 @@ def test_polygraphy_writes_a_script_from_it(words: tuple[str, ...]) -> None:
     """``--gen-script -``: the real parser takes every value, and makes a program of it. Nothing is run."""
     pytest.importorskip("polygraphy")
     done = subprocess.run(
-        [*POLYGRAPHY, *words, "--gen-script", "-"], capture_output=True, text=True, check=False, timeout=120
+        [*POLYGRAPHY, *words, "--gen-script", "-"], capture_output=True, text=True, check=False, timeout=allow(120)
     )
     assert done.returncode == 0, done.stderr[-2000:]
     program = done.stdout[done.stdout.index("#!") :]

@@ -28,6 +28,8 @@ from wizard.ladder.offer import first_release, offer_ladder
 from wizard.problem import Problem
 from wizard.session.state import State
 
+from ...patience import allow
+
 CHECK = """import os, sys, time
 version = os.environ.get("RELEASE", "") or open(os.path.join(os.environ["PYTHONPATH"], "version")).read()
 open("asked", "a").write(version + " ")
@@ -127,7 +129,7 @@ def test_a_release_that_hangs_or_is_another_one_cannot_tell(
         (["--install", "fast"], "names no releases"),
         (["--install", "fast==1;rm"], "is no version"),
         (["--install=-r==1"], "names no releases"),
-        (["--site", "/nowhere"], "is no folder"),
+        (["--site", "/none/at/all"], "is no folder"),
         (["--site", "/", "-o", "table.pdf"], "does not say which form"),
     ],
 )
@@ -241,7 +243,7 @@ def test_a_ladder_that_is_killed_goes_on_where_it_was(bundle: Path, capsys: pyte
     process = subprocess.Popen(
         [Path(sys.executable).with_name("narrowdown"), *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
-    end = time.monotonic() + 120
+    end = time.monotonic() + allow(120)
     while not (held := (bundle / "held").exists()) and process.poll() is None and time.monotonic() < end:
         time.sleep(0.02)
     process.kill()  # SIGKILL, while a check runs

@@ -46,6 +46,8 @@ from wizard.report.summary import summary
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.words import LONGEST, count, duration, elide, listing, margin, number, visible
 
+from ...patience import allow
+
 NASTY = '<img src=x onerror="alert(1)">`|*[a](b)\n\x1b[31m'
 
 
@@ -810,7 +812,7 @@ def test_it_opens_in_a_browser(tmp_path: Path, width: int) -> None:
         return subprocess.run(
             ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND",
              f"--user-data-dir={tmp_path / 'profile'}", *words, page.as_uri()],
-            check=True, capture_output=True, timeout=120, text=True,
+            check=True, capture_output=True, timeout=allow(120), text=True,
         ).stdout  # fmt: skip
 
     papers = []

@@ -11,6 +11,8 @@ from engines.store import scratch
 from wizard.runner import server
 from wizard.runner.replay import SCRATCH
 
+from ...patience import allow
+
 HERE = Path(scratch.__file__).parents[2]
 
 
@@ -45,7 +47,7 @@ def test_makers_and_sweepers_do_not_meet(tmp_path: Path) -> None:
 
 def kill(process: "subprocess.Popen[str]") -> None:
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=allow(30))
 
 
 MAKER = """
