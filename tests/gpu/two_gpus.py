@@ -58,7 +58,8 @@ def run(case: Case, folder: Path, gpus: list[Gpu], seconds: float) -> dict[str, 
     folder.mkdir(parents=True)
     session = folder / "session"
     command = [*NARROWDOWN, "step", *case.words, "--json", "--jobs", str(len(gpus)), "--session", str(session)]
-    allowed = {"CUDA_VISIBLE_DEVICES": ",".join(gpu.id for gpu in gpus)}
+    # A home of its own: what an earlier run has timed would be laid to the second GPU.
+    allowed = {"CUDA_VISIBLE_DEVICES": ",".join(gpu.id for gpu in gpus), "XDG_STATE_HOME": str(folder / "home")}
     began = time.monotonic()
     with (folder / "step.json").open("wb") as out, (folder / "run.log").open("wb") as log:
         process = subprocess.Popen(
