@@ -486,7 +486,7 @@ def artifact(name: str) -> str:
 
 
 def shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """``name:[1,3,224,224]``; the name may hold colons."""
+    """``name:[1,3,224,224]``; the name may hold colons. Raises Refusal."""
     match = re.fullmatch(r"(?P<name>.+):\[(?P<dims>[\d\s,]*)\]", text)
     if not match:
         raise BadUsage(f"--input-shapes: '{text}' is not name:[d,d], for example image:[1,3,224,224].")
@@ -537,6 +537,7 @@ def metric(name: str | None) -> str:
 
 
 def regex(text: str) -> str:
+    """A regular expression as it is. Raises Refusal for what is none."""
     try:
         re.compile(text)
     except re.error as problem:
@@ -545,7 +546,7 @@ def regex(text: str) -> str:
 
 
 def flow_name(text: str) -> str:
-    """A shipped flow's name as it is; a file's path made absolute."""
+    """A shipped flow's name as it is; a file's path made absolute. Raises Refusal where there is no such file."""
     path = Path(text).expanduser()
     if path.suffix in (".yaml", ".yml") or "/" in text:
         refuse_strange(path)

@@ -167,6 +167,7 @@ def widen(x: np.ndarray) -> Floats:
 
 
 def is_integral(x: np.ndarray) -> bool:
+    """Whether its values are whole numbers or truth values, of numpy's types or of ``ml_dtypes`` (int4)."""
     if x.dtype.kind in "biu":
         return True
     try:

@@ -119,6 +119,7 @@ def _read_tensorproto(file: Path, known: tuple[str, ...]) -> tuple[str, Array]:
 
 
 def read_npy(file: Path) -> Array:
+    """The array, mapped from the file and not to be written to. Raises ``InputProblem``."""
     try:
         loaded = np.load(file, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # numpy's header goes through Python's tokenizer, which has exceptions of its own
@@ -129,6 +130,7 @@ def read_npy(file: Path) -> Array:
 
 
 def read_npz(file: Path) -> dict[str, Array]:
+    """Name -> array, all in memory. Raises ``InputProblem``, also where they are more than memory should hold."""
     try:
         loaded = np.load(file, allow_pickle=False)
         if not isinstance(loaded, np.ndarray):

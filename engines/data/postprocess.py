@@ -65,7 +65,7 @@ def _largest_indices(chosen: Sequence[TopK], outputs: Mapping[str, Array]) -> di
 
 def top_indices(name: str, value: Array, k: int, axis: int) -> Array:
     """int64: where along ``axis`` the ``k`` largest values are, the largest first, of equal ones the first; all where there are
-    fewer; NaN last."""
+    fewer; NaN last. Raises ``PostprocessProblem`` for strings, and where there is no such axis."""
     if value.dtype.kind in "OSUT" or not -value.ndim <= axis < value.ndim:
         what = "holds strings" if value.dtype.kind in "OSUT" else f"has {value.ndim} dimensions, so no axis {axis}"
         raise PostprocessProblem(f"--postprocess: the output '{name}' {what}; top-{k} cannot be taken of it.")

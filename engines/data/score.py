@@ -55,7 +55,8 @@ def apply_score(score: str, outputs: Mapping[str, Array], sample: Sample, digest
 
 def hold_to_labels(labels: Array, outputs: Mapping[str, Array], index: int) -> float:
     """The share of rows whose largest value along the last axis of the one output of class scores is at the label. ``labels``:
-    whole numbers, one a row; the rows of sample 0 first, then those of sample 1, of as many rows each."""
+    whole numbers, one a row; the rows of sample 0 first, then those of sample 1, of as many rows each. Raises ``ScoreProblem``
+    where there is no such output or are several, and where labels are missing."""
     scores = {name: a for name, a in outputs.items() if a.ndim and a.shape[-1] > 1 and a.dtype.kind not in "OSUTb"}
     if len(scores) != 1:
         found = ", ".join(f"'{name}'" for name in list(scores)[:4]) or "none"

@@ -313,6 +313,7 @@ def _say_clause(factors: Sequence[Factor], clause: Clause) -> str:
 
 
 def say_predicate(factors: Sequence[Factor], p: Predicate) -> str:
+    """One condition on the factors in words: "k >= 4"."""
     factor = factors[p.factor]
     name = factor.name
     if p.other >= 0:

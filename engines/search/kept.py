@@ -96,6 +96,7 @@ def say_counted(ask: Inquiry, kept: Kept) -> str:
 
 
 def say_kept(ask: Inquiry, kept: Kept) -> str:
+    """What the search for nodes to keep came to, in sentences."""
     if kept.outcome == "none-needed":
         return "Nothing needs higher precision: the model passes as it is."
     if kept.outcome == "not-enough" and kept.reason:

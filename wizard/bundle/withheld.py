@@ -49,7 +49,8 @@ class Trial(NamedTuple):
 
 def withheld(place: Path, weights: Weights, held: Callable[[Path], Trial] = lambda _: Trial()) -> str:
     """What a case is worth without its weights, in a sentence; its own check is run for it, in a copy of the case. ``held``:
-    makes the trial, with private copies of what was agreed to below the folder that it is given."""
+    makes the trial, with private copies of what was agreed to below the folder that it is given. Raises SessionProblem where
+    what the check runs was not agreed to."""
     if weights == "none":
         return "The weights were left out: whoever has them can put them back; nobody else can run this case."
     with scratch("narrowdown-trial-") as folder:

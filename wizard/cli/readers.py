@@ -45,6 +45,7 @@ read_bytes = as_argument(read_size)
 
 
 def read_seconds(text: str) -> float:
+    """A number of seconds above 0."""
     try:
         value = float(text)
     except ValueError:

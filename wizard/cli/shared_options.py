@@ -39,6 +39,7 @@ def add_answers(made: Parser) -> None:
 
 
 def add_display(made: argparse._ActionsContainer) -> None:
+    """How what happens is shown."""
     add_one(
         made,
         "--display",
@@ -50,6 +51,7 @@ def add_display(made: argparse._ActionsContainer) -> None:
 
 
 def add_executor(made: argparse._ActionsContainer) -> None:
+    """Where probes run."""
     add_one(
         made,
         "--executor",
@@ -71,6 +73,7 @@ def add_consent(made: argparse._ActionsContainer) -> None:
 
 
 def add_running(made: Parser, *, folder: bool = True) -> None:
+    """How a session runs; ``folder``: and where it lives, where that is not told already."""
     group = made.add_argument_group("session")
     add_display(group)
     if folder:
@@ -92,6 +95,7 @@ def add_running(made: Parser, *, folder: bool = True) -> None:
 
 
 def add_expect(made: Parser) -> None:
+    """What is right, for CI."""
     made.add_argument(
         "--expect",
         choices=("pass", "fail"),
@@ -100,6 +104,7 @@ def add_expect(made: Parser) -> None:
 
 
 def add_score(made: Any) -> None:
+    """How good outputs are to the user."""
     add_one(
         made,
         "--score",

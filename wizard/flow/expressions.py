@@ -101,7 +101,7 @@ def fill(text: str, values: Mapping[str, Any], *, quoted: bool = False) -> str:
 
 
 def names(text: str, known: Collection[str] | None = None) -> tuple[str, ...]:
-    """As ``wizard.flow.template.fields``."""
+    """As ``wizard.flow.template.fields``. Raises TemplateProblem for a name that is not ``known``."""
     tree = _tree(text)
     found = tuple(dict.fromkeys(n.name for n in tree.find_all(nodes.Name)))
     for node in tree.find_all(nodes.Name):

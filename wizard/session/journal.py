@@ -317,7 +317,7 @@ def _is_outline(line: bytes) -> bool:
 
 def resolve(event: EventT, store: Store) -> EventT:
     """An event with the fields that were moved to artifacts put back. Probes and measurements stay where they
-    are."""
+    are. Raises LostPart."""
     if not isinstance(event, StepFinished | FindingsTaken) or not event.blobs:
         return event
     try:

@@ -243,7 +243,8 @@ def bend_node(model: onnx.ModelProto, place: int, fault: Fault) -> onnx.ModelPro
 
 
 def strike_process(fault: Fault) -> None:
-    """What a fault other than ``wrong`` and ``shifted`` does to this process."""
+    """What a fault other than ``wrong`` and ``shifted`` does to this process: it ends it, keeps it waiting, or raises
+    ``MemoryError`` or ``EngineFault``."""
     match fault.fault:
         case "crash":
             os.kill(os.getpid(), signal.SIGSEGV)

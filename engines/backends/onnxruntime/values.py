@@ -33,7 +33,8 @@ def wrap_array(value: Array) -> Any:
 
 
 def unwrap_array(value: Any) -> Array:
-    """An OrtValue's tensor as numpy, through its bytes where numpy lacks the type."""
+    """An OrtValue's tensor as numpy, through its bytes where numpy lacks the type. Raises ``EngineFault`` where these lie on a
+    device."""
     if str(value.data_type()) in PLAIN:
         return np.asarray(value.numpy())
     kind, shape = int(value.element_type()), tuple(value.shape())
