@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 from onnx import helper
 
 from engines.asking import Described, Note
-from engines.compare.criterion import Signature
+from engines.compare.criterion import Signature, Verdict
 from engines.findings import Case, Culprit
 from engines.graph import ranges
 from engines.graph.index import GraphIndex, Node, Tensor
@@ -19,7 +20,7 @@ from engines.probe import BARRIER, HUGE, Candidate, Describe, LoadInputs, Measur
 from engines.search.cured import measure_cured
 from engines.search.inquiry import Inquiry
 from engines.search.unseen import WANTED
-from engines.steps.accuse import PARTS, is_spread
+from engines.steps.accuse import PARTS, is_spread, measure_shares
 from engines.steps.layerwise import _first_nonfinite
 
 from .simulated import graph
@@ -180,6 +181,32 @@ def test_one_real_culprit_among_many_small_errors_is_named(open_model: Open, tin
 )
 def test_when_shares_of_a_failure_mean_that_itis_spread(shares: list[float], spread: bool) -> None:
     assert is_spread(shares) == spread
+
+
+@pytest.mark.parametrize(("error", "effect", "share"), [(0.5, 0.2, 0.4), (1000.0, 4.0, 0.4)])
+def test_a_part_has_its_share_of_a_failure_and_of_ten_times_the_reference_at_most(
+    error: float, effect: float, share: float
+) -> None:
+    """How far beyond that an error is depends on the values: it is shared by parts that bring four times the reference each."""
+    ask: Any = SimpleNamespace(
+        signature=Signature(kind="accuracy", sample="real:0", errors={"y": error}),
+        everything=tuple(range(2 * PARTS)),
+        candidate=lambda nodes: Candidate(ranges.encode(nodes)),
+        ask=lambda candidate: candidate,
+        verdict=lambda _m: Verdict("fail", effect=effect),
+        row=lambda m: m,
+    )
+    assert _finish(measure_shares(ask, ())) == (share,) * PARTS
+
+
+def _finish(sub: Any) -> Any:
+    reply = None
+    while True:
+        try:
+            sub.send(reply)
+        except StopIteration as ended:
+            return ended.value
+        reply = Measurement()  # to notes, too, which do not read it
 
 
 # -- only a hint for the whole model cures it
