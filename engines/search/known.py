@@ -121,6 +121,8 @@ def _made_on(cure: Workaround, *, real: bool) -> Fact:
     more = f", {joined} of them taken in as an earlier set was wrong there" if joined else ""
     few = f" {_say_slight(cure.slight).text}" if cure.slight else ""
     few += f" {_say_noisy(cure.undetermined).text}" if cure.undetermined else ""
+    if not cure.samples_n:
+        return Fact(f"No sample that it was made on tells whether it is right.{few}", firm=False)
     if not real:
         return Fact(f"It was made on {what} of made-up inputs{more}; real ones were not given.{few}", firm=False)
     return Fact(
@@ -147,8 +149,14 @@ def _say_slight(many: int) -> Fact:
 
 
 def _tried_on(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
+    loose = unseen.undetermined + unseen.slight
     if not unseen.n:
-        return (Fact("It was tried on no other samples.", firm=False),)
+        tried = (
+            f"It was tried on {loose} others, and of none anybody can tell."
+            if loose
+            else "It was tried on no other samples."
+        )
+        return (Fact(tried, firm=False),)
     made = unseen.n - unseen.given
     kinds = [f"{unseen.given} of yours"] if unseen.given else []
     kinds += [f"{made if unseen.given else 'all'} made {'near yours' if real else 'up like these'}"] if made else []

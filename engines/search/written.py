@@ -3,9 +3,9 @@
 import msgspec
 
 from engines.asking import Note, Sub, asked
-from engines.compare.judge import by_sample
+from engines.compare.judge import by_sample, worst
 from engines.graph.quantized import find_leavable_layers
-from engines.probe import Measurement
+from engines.probe import HUGE, Measurement
 from engines.search.inquiry import Inquiry
 from engines.search.known import say_nearly_all
 from engines.search.unseen import Near, list_failing, restrict
@@ -30,8 +30,11 @@ class Right(msgspec.Struct, frozen=True):
 
     def say(self) -> str:
         # What the search took in later, as an earlier set was wrong there, was made near these and is not run again.
+        if not self.n + self.unseen:
+            return "no sample tells whether it is right"
         others = f" and {self.unseen_ok} of {self.unseen} others" if self.unseen else ""
-        return f"right on {self.ok} of {self.n} it was first made on{others}"
+        first = f" {self.ok} of {self.n} it was first made on" if self.n else ""
+        return f"right on{first}{others if first else others.removeprefix(' and')}"
 
 
 class WrittenOut(msgspec.Struct, frozen=True):
@@ -87,7 +90,7 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
 
 def _try_file(ask: Inquiry, m: Measurement, keep: tuple[int, ...], base: str, rest: str, sides: Sides) -> Sub[Right]:
     """The file on what the set was made on, and on what it was not."""
-    every = set(by_sample(m)) - sides.loose
+    every = set(by_sample(m)) - _list_finite(ask, m, sides.loose)
     seen = every & sides.seen if sides.seen else every
     made, held = restrict(m, seen), restrict(m, every - seen)
     ok, held_ok = (len(by_sample(x)) - len(list_failing(x, ask.criterion)) for x in (made, held))
@@ -95,12 +98,17 @@ def _try_file(ask: Inquiry, m: Measurement, keep: tuple[int, ...], base: str, re
     if not sides.near.feeds:
         return right
     near = yield from asked(_probe(ask, keep, base, rest, sides.near.feeds, inputs=sides.near.inputs))
-    counted = restrict(near, set(by_sample(near)) - sides.loose)
+    if near.status != "ok":
+        return msgspec.structs.replace(right, unseen=right.unseen + len(sides.near.feeds))
+    counted = restrict(near, set(by_sample(near)) - _list_finite(ask, near, sides.loose))
     n = len(by_sample(counted))
-    good = n - len(list_failing(counted, ask.criterion)) if near.status == "ok" else 0
-    return msgspec.structs.replace(
-        right, unseen_ok=right.unseen_ok + good, unseen=right.unseen + (n or len(sides.near.feeds))
-    )
+    good = n - len(list_failing(counted, ask.criterion))
+    return msgspec.structs.replace(right, unseen_ok=right.unseen_ok + good, unseen=right.unseen + n)
+
+
+def _list_finite(ask: Inquiry, m: Measurement, samples: frozenset[str]) -> frozenset[str]:
+    """Of these samples, which nobody can call right or wrong, those that this answer gives no infinite error on."""
+    return frozenset(s for s, rows in by_sample(m).items() if s in samples and worst(rows, ask.criterion)[2] < HUGE)
 
 
 def _probe(ask: Inquiry, keep: tuple[int, ...], base: str, rest: str, samples: tuple[str, ...], **more: object):  # type: ignore[no-untyped-def]

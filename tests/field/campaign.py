@@ -174,6 +174,7 @@ def ask(command: Sequence[str], case: Path, seconds: float) -> dict[str, Any]:
         "traceback": "Traceback (most recent call last)" in text,
         "message": " ".join(text.split("\n")[-4:])[-300:] if process.returncode not in (0, 10) else "",
         **{k: report.get(k) for k in ("verdict", "end", "cause", "nodes", "error", "tolerance", "headline", "probes", "margin",
+                                    "worst_sample",
                                     "explanation")},
         "culprits": [
             {k: c.get(k) for k in ("nodes", "cause", "sample", "own", "effect", "verified", "evidence", "also")}
@@ -223,7 +224,9 @@ def verify(
         else:
             checks["workaround"] = {"ok": None, "why": f"kind {workaround.get('kind')}"}
     if said.get("verdict") in scorecard.FOUND and not said["culprits"]:
-        checks["spread"] = truth.spread(_worst(truth, given))
+        # What is claimed is claimed of the sample that was searched on.
+        searched = said.get("worst_sample") or ""
+        checks["spread"] = truth.spread(_sample(searched, given) if searched else _worst(truth, given))
     if said.get("verdict") == "fixed-by-sanitizing":
         cleaned = find_cleaned(case / "session" / "models")
         checks["sanitized"] = truth.file(cleaned, given) if cleaned else None

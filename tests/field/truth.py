@@ -184,7 +184,8 @@ class Case:
         return {"true": bool(true), "own": own, "effect": effect, "whole": whole}
 
     def spread(self, feeds: Feeds, most: int = 40) -> dict[str, Any]:
-        """Whether no node by itself makes the model fail, of at most so many that are tried; for a rounding only."""
+        """Whether no node by itself makes the model fail, of at most so many that are tried; for a rounding only. Of a batch the
+        worst row."""
         if not self.engine.startswith("emulate"):
             return {"true": None, "why": "not a rounding"}
         try:
@@ -193,9 +194,10 @@ class Case:
             places = [p.where for p in interpreter.places if p.node.op_type != "Constant" and len(p.where) == 1]
             tried = places[:: max(1, len(places) // most)]
             alone = [
-                distance(interpreter.run(feeds, Changes(self.rounding, only=frozenset({p}))), right) for p in tried
+                worst_row(feeds, interpreter.run(feeds, Changes(self.rounding, only=frozenset({p}))), right)
+                for p in tried
             ]
-            whole = distance(interpreter.run(feeds, Changes(self.rounding)), right)
+            whole = worst_row(feeds, interpreter.run(feeds, Changes(self.rounding)), right)
         except NotInterpreted as error:
             return {"true": None, "why": str(error)}
         return {"true": max(alone) <= self.tolerance, "tried": len(tried), "worst": max(alone), "whole": whole}

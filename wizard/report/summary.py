@@ -47,9 +47,9 @@ def summary(report: Report) -> list[str]:
             )
         lines.append(f"  workaround ({w.kind}): {what}")
         lines += [f"    In your program: {listing(w.source)}, compute this in float32."] if w.source else []
-        lines.append(
-            f"    right on {right(w, f'error {show_error(w.error, report.metric)}, {margin(w.margin)}').rstrip(',')}"
-        )
+        error = f"error {show_error(w.error, report.metric)}, {margin(w.margin)}"
+        told = f"no sample tells whether it is right ({error})" if says_nothing(w) else f"right on {right(w, error)}"
+        lines.append(f"    {told.rstrip(',')}")
         lines += [f"    {fact}" for fact in w.known]
     lines += [f"  {say_weighed(row, report.scores, report.metric)}" for row in report.scores]
     return lines
@@ -86,6 +86,8 @@ def say_effect(report: Report) -> str:
     if w.unseen_n:
         wrong, of = w.unseen_n - w.unseen_ok, f"{count(w.unseen_n, 'sample')} that it was not made on"
         return f"With the workaround {wrong} of {of} {_are(wrong)} wrong; without it {w.unseen_failing} {_are(w.unseen_failing)}."
+    if says_nothing(w):
+        return "No sample tells whether it is right with the workaround."
     wrong = w.samples_n - w.samples_ok
     return (
         f"With the workaround {wrong} of {count(w.samples_n, 'sample')} {_are(wrong)} wrong; it was tried on no others."
@@ -130,12 +132,19 @@ def say_cure(workaround: Workaround | None) -> str:
     return f"; {cure} makes {right(workaround)} right{condition}"
 
 
+def says_nothing(w: Workaround) -> bool:
+    """Whether nodes are kept, and of no sample anybody can call right or wrong what is left: it cures what is infinite."""
+    return w.kind == "precision" and not w.samples_n + w.unseen_n
+
+
 def right(w: Workaround, error: str = "") -> str:
     """``8 of 8 samples it was made on (error 0.1 %), and 31 of 32 others,``; the others only where there were any. ``error``: of
     those that it was made on, where it is to be said; the others may be further off."""
     own = f" ({error})" if error else ""
     if not w.unseen_n:
         return f"{w.samples_ok} of {count(w.samples_n, 'sample')}{own}"
+    if not w.samples_n:
+        return f"{w.unseen_ok} of {w.unseen_n} others{own}"
     made_on = f"{w.samples_ok} of {count(w.samples_n, 'sample')} it was made on{own}"
     return f"{made_on}, and {w.unseen_ok} of {w.unseen_n} others,"
 

@@ -17,6 +17,7 @@ from engines.graph.origin import find_folded, find_origins
 from engines.graph.typed import to_precision, to_rounded
 from engines.probe import Measure
 from engines.search.known import list_facts
+from engines.search.written import Right
 from engines.store.content import Store
 from tests.gpu import models
 
@@ -57,7 +58,11 @@ def test_the_file_is_the_users_model_with_casts_and_was_run_as_it_stands(failing
     s, done = failing, failing.step("workaround").finish
     cure = done.findings.workaround
     assert "worked-around.onnx (your model with" in cure.written
-    assert f"right on {cure.samples_n} of {cure.samples_n} and {cure.unseen.n} of {cure.unseen.n}" in cure.written
+    first, others = (
+        f"{cure.samples_n} of {cure.samples_n} it was first made on",
+        f"{cure.unseen.n} of {cure.unseen.n} others",
+    )
+    assert f"right on {first} and {others}" in cure.written
     model = file_of(s, done)
     types = {t.data_type for t in model.graph.initializer}
     assert TensorProto.FLOAT16 in types
@@ -268,3 +273,10 @@ def test_pairs_stay_where_the_reference_computes_the_same_codes(
     assert "square" in cure.keep_names
     kinds = [node.op_type for node in file_of(s, done).graph.node]
     assert (kinds.count("QuantizeLinear"), kinds.count("DequantizeLinear")) == (1, 2)
+
+
+def test_what_a_file_does_is_said_of_the_samples_that_tell() -> None:
+    assert Right(8, 8, 31, 32).say() == "right on 8 of 8 it was first made on and 31 of 32 others"
+    assert Right(8, 8).say() == "right on 8 of 8 it was first made on"
+    assert Right(0, 0, 31, 32).say() == "right on 31 of 32 others"
+    assert Right().say() == "no sample tells whether it is right"

@@ -198,6 +198,21 @@ def test_how_wrong_the_model_is_stands_on_every_last_page() -> None:
     assert summary(msgspec.structs.replace(told, explanation=""))[1].startswith("  culprit 1")
 
 
+def test_a_cure_of_which_no_sample_tells_says_so() -> None:
+    """Boxes sorted by scores that tie, once an overflow in front is cured: "right on 0 of 0 samples"."""
+    cure = Workaround(
+        kind="precision", holds=False, engine="emulate:precision=fp16", keep_higher=("a", "b"), switched_off=(), samples_ok=0,
+        samples_n=0, error=0.556, margin=None, cost="", minimal=False,
+    )  # fmt: skip
+    told = msgspec.structs.replace(report(), workaround=cure)
+    assert "    no sample tells whether it is right (error 55.6 %" in "\n".join(summary(told))
+    assert "No sample tells whether it is right with the workaround." in text_of(to_html(told))
+    made = msgspec.structs.replace(cure, unseen_n=15, unseen_ok=15)
+    said = "\n".join(summary(msgspec.structs.replace(told, workaround=made)))
+    assert "right on 15 of 15 others (error 55.6 %" in said
+    assert "0 of 0" not in said
+
+
 def test_what_to_do_now_stands_in_every_form() -> None:
     """What to paste first, what to send and to whom; nothing to send without a case, nothing to apply that does not hold."""
     cure = Workaround(
