@@ -13,9 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import textual.driver
 from textual import events, work
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
+from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import Monochrome
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
@@ -32,7 +34,7 @@ from wizard.runner.client import Client
 from wizard.runner.requests import Request
 from wizard.tui import garbage, glyphs, keys, palette, themes
 from wizard.tui.client import SceneChanged, Watcher
-from wizard.tui.foreground import Foreground
+from wizard.tui.foreground import Driver, Foreground
 from wizard.tui.host import Hosted
 from wizard.tui.library import Sessions
 from wizard.tui.literal import clean
@@ -132,6 +134,11 @@ class Narrowdown(InTurn[int]):
         if self._folder is not None:
             return Beneath(f"Opening {self._folder.name}.")
         return SessionsScreen() if self._setup is None else Beneath()
+
+    def get_driver_class(self) -> type[textual.driver.Driver]:
+        """On a terminal, one whose stops are ours."""
+        usual = super().get_driver_class()
+        return Driver if usual is LinuxDriver else usual
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The words of state have colours under any theme."""

@@ -11,6 +11,16 @@ import signal
 from typing import Any
 
 from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+
+
+class Driver(LinuxDriver):
+    """Textual's, without its handlers, which would take a SIGCONT that comes while the screens are made for a second start."""
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        super().__init__(*words, **options)
+        for number in (signal.SIGTSTP, signal.SIGCONT):
+            signal.signal(number, signal.SIG_DFL)
 
 
 class Foreground:
@@ -21,7 +31,7 @@ class Foreground:
         self._away = False  # given up, and not taken back
 
     def listen(self) -> None:
-        """In place of Textual's own handlers, which stay for as long as the process does."""
+        """In place of Textual's own handlers, which would stay for as long as the process does."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTSTP, self._give)
         loop.add_signal_handler(signal.SIGCONT, self._take)

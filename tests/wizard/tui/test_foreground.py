@@ -1,5 +1,6 @@
 """A program that is stopped and goes on: it has the terminal as before, reads each key once, and leaves as ever."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from wizard.demo import MODELS
+from wizard.tui import keys
+from wizard.tui.app import Narrowdown
+from wizard.tui.library import Sessions
 
 from ...patience import allow
 from .terminal import Terminal
@@ -80,3 +84,20 @@ def test_told_to_go_on_while_it_leaves(tmp_path: Path) -> None:
         terminal.close()
     assert "failed" not in terminal.raw
     assert ENTERED not in terminal.raw, "the screens came back"
+
+
+def test_a_signal_that_comes_while_the_screens_are_made_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Textual's own handler would make the terminal ready twice, and two threads would write to it."""
+    monkeypatch.delenv("TEXTUAL_DRIVER", raising=False)
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGTSTP, signal.SIGCONT)]
+
+    async def made() -> None:
+        app = Narrowdown(Sessions(), keymap=keys.Keymap())
+        app.driver_class(app)
+
+    try:
+        asyncio.run(made())
+        assert [signal.getsignal(number) for number, _ in before] == [signal.SIG_DFL, signal.SIG_DFL]
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
