@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 import numpy as np
+from onnx import ModelProto
 
 from engines import backends, spec
 from engines.array import Array
 from engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
-from engines.backends.builds import Kept, build, close_built, outside_bytes
+from engines.backends.builds import Kept, build, close_built, weigh_built
 from engines.data import originals, samples
-from engines.graph import dimensions, load
+from engines.graph import bulk, dimensions, load
 from engines.graph.cut import Cut, cut
 from engines.graph.index import GraphIndex, Tensor
 from engines.graph.load import StoredModel
@@ -132,8 +133,14 @@ def make_engine(text: str) -> Engine:
 
 # With the bytes that it gave out in a run, which an engine may go on holding.
 _builds: Kept[tuple[Cut, Built, int]] = Kept(
-    _KEPT_BUILDS, lambda kept: close_built(kept[1]), lambda kept: outside_bytes(kept[0].model) + kept[2], _HEAVIEST
+    _KEPT_BUILDS, lambda kept: close_built(kept[1]), lambda kept: weigh_built(kept[0].model) + kept[2], _HEAVIEST
 )
+
+
+def make_room(model: ModelProto) -> None:
+    """Let go of the reference's builds where the engine's build of this model will take much: what they gave lies on the disk."""
+    if bulk.estimate_built(model) > _HEAVIEST:
+        _builds.clear()
 
 
 def _count_open(tensor: Tensor) -> int:

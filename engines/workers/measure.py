@@ -14,7 +14,7 @@ from onnx import ModelProto
 
 from engines.array import Array
 from engines.backends.base import BuildRequest, Built, EngineFault
-from engines.backends.builds import Kept, build, close_built, outside_bytes
+from engines.backends.builds import Kept, build, close_built, weigh_built
 from engines.compare import metrics, refusal
 from engines.compare.answers import answer
 from engines.data import postprocess, samples, score, tactic_replay
@@ -66,7 +66,7 @@ _cuts: Kept[Cut] = Kept(_KEPT_BUILDS, lambda _: None)
 
 def _weigh_ready(ready: _Ready) -> int:
     """Bytes of weights, of which an engine may hold a copy, and of what it gives out."""
-    return outside_bytes(ready.part.model) + ready.held
+    return weigh_built(ready.part.model) + ready.held
 
 
 _builds: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
@@ -377,6 +377,7 @@ class _Measuring:
                 return self._read_back(feed, part, begun)
             if probe.rewrite:
                 return self._rewrite(feed, part, begun)
+            captures.make_room(part.model)
             built = self.part.build(
                 probe.engine, part, feed.arrays, self.keep, attempt=probe.attempt, record=probe.record,
                 force=probe.force, forbid=probe.forbid, say=self.progress, span=span,
