@@ -74,6 +74,7 @@ RULES = (
         "compare model.onnx --engine tensorrt", "layerwise model.onnx --engine tensorrt",
         "repeat model.onnx --until 10 --engine tensorrt", "precision model.onnx --engine tensorrt")),
     ("docs/polygraphy.md", "polygraphy run model.onnx --trt", "parsed: a GPU; Polygraphy makes the script of it"),
+    ("README.md", "polygraphy debug reduce", "parsed: a GPU; what it took is told in docs/tensorrt.md"),
     ("docs/polygraphy.md", "polygraphy debug build", "parsed: a GPU"),
     ("docs/polygraphy.md", "polygraphy debug precision", "parsed: a GPU"),
     ("docs/polygraphy.md", "polygraphy inspect diff-tactics", "parsed: TensorRT, even to read its files"),
