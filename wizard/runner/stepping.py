@@ -423,7 +423,8 @@ def changed_engines(
     for spec, now in fingerprints.items():
         before = state.fingerprints.get(spec, now)
         stand = [v.node for v in state.route if v.status == "done" and v.fingerprints.get(spec) == before]
-        if before in (now, "unavailable") or not stand:
+        # Of one that is missing now nothing is measured: the step says so and ends.
+        if before in (now, "unavailable") or now == "unavailable" or not stand:
             continue
         was, here = state.engines.get(spec, {}), infos.get(spec, {})
         facts = [

@@ -770,3 +770,15 @@ def test_a_note_before_its_first_opening_resumes_no_session(tmp_path: Path) -> N
     journal.close()
     assert walk(tmp_path, Oracle()) == 0
     assert [event.resumed for event in read(tmp_path / NAME) if isinstance(event, e.SessionOpened)] == [False]
+
+
+def test_an_engine_that_is_missing_now_is_not_called_another_one(tmp_path):
+    """It said 'version 1.0 before, None now: what was measured stands, and from second on everything is measured anew'."""
+    assert walk(tmp_path, Oracle(), script(second="ask")) == 3
+    gone = Oracle()
+    gone.missing = "OpenVINO is not installed."
+    again = Options(policy="script", answers=TWICE, first=({"do": "rewind", "to": "second"},), detach=True)
+    assert walk(tmp_path, gone, again) == 4
+    found = state(tmp_path)
+    assert found.closed.reason == gone.missing
+    assert not [note.text for note in found.notes if "is not what it was" in note.text]
