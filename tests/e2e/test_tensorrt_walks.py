@@ -16,6 +16,7 @@ import pytest
 from tests.engines.backends.tensorrt import whole
 from tests.engines.workers import driver
 from tests.gpu import models
+from wizard import after
 from wizard.after import begin_after
 from wizard.bundle.models import place_worked_around
 from wizard.report.read import read
@@ -244,6 +245,9 @@ def test_what_follows_hands_over_the_file_of_the_workaround_that_it_goes_on_from
 ) -> None:
     """It was the model of whichever rewrite cures it, too, called "with the workaround applied"."""
     monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path))
+    monkeypatch.setattr(
+        after, "require_engines", lambda *_, **__: None
+    )  # the stand-in is there for the walks' processes alone
     for version, there in (("11.2.1.2", True), ("10.6.0", False)):
         ended = walk(version, *overflowing).folder
         place, _ = begin_after(ended)
