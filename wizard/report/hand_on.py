@@ -88,7 +88,9 @@ def name_addressee(engine: str, causes: Iterable[str]) -> str:
 
 
 def say_first(workaround: Workaround | None, where: str) -> Deed:
-    """What to paste first of a workaround, and ``where`` the file with all of it lies."""
+    """What to paste first of a workaround, and ``where`` the file with all of it lies. Nothing of one that does not hold."""
+    if workaround is not None and not workaround.holds:
+        return Deed(f"Nothing yet: it does not hold on all that was tried. To try it all the same: {where}.")
     tool, line = first_line(workaround)
     if not line:
         return Deed(f"{where} has the lines to paste, tool by tool.")

@@ -239,6 +239,9 @@ def test_what_to_do_now_stands_in_every_form() -> None:
     assert say_first(cure, "case/workaround.md").typed == "set('<x>', 1)"
     long = msgspec.structs.replace(cure, apply=(msgspec.structs.replace(cure.apply[0], text="x" * 300, line=""),))
     assert say_first(long, "case/workaround.md") == ("case/workaround.md has the lines to paste, tool by tool.", "")
+    broken = say_first(msgspec.structs.replace(cure, holds=False), "case/workaround.md")
+    assert broken.text.startswith("Nothing yet: it does not hold on all that was tried")
+    assert not broken.typed
 
 
 class Page(html.parser.HTMLParser):
