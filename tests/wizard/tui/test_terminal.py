@@ -173,7 +173,9 @@ def stop_softly(terminal: Terminal, session: Path) -> None:
     terminal.press("\r")
     terminal.until("x stop")
     terminal.press("x")
-    terminal.until("stopping after this probe")
+    # A worker that was only being started, or that somebody else told to go on, has had answers by then: x asks what of them.
+    if "The search is not through" in terminal.until("stopping after this probe", "The search is not through"):
+        terminal.press("\x1b[B\x1b[B\r")
     for pid in workers:
         os.kill(pid, signal.SIGCONT)
     terminal.until("Everything measured is kept")
