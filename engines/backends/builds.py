@@ -6,11 +6,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-import msgspec
 from onnx import ModelProto
 
 from engines.backends.base import BuildRequest, Built, Engine, EngineFault
-from engines.graph import bulk, converted, external
+from engines.graph import converted, external
 from engines.graph.model_problem import ModelProblem
 
 T = TypeVar("T")
@@ -74,19 +73,22 @@ def outside_bytes(model: ModelProto) -> int:
     return sum(max(0, external.byte_size(t.data_type, t.dims)) for t in outside)
 
 
+def weigh_nodes(model: ModelProto) -> int:
+    """Bytes that a build holds of the numbers in the nodes of a classical model (``ai.onnx.ml``); 0 of any other. Of a tree
+    ensemble of 131 MB ONNX Runtime was measured to hold nine times the file."""
+    return 9 * int(model.ByteSize()) if any(node.domain == "ai.onnx.ml" for node in model.graph.node) else 0
+
+
 def weigh_built(model: ModelProto) -> int:
-    """Bytes that a build of the model may hold: its weights, or the numbers in its nodes."""
-    return outside_bytes(model) + bulk.estimate_built(model)
+    """Bytes that a build of the model may hold: its weights in files, and what its nodes carry."""
+    return outside_bytes(model) + weigh_nodes(model)
 
 
 def build(engine: Engine, request: BuildRequest) -> Built:
     """Build, with a file for each weight that the model names, but for engines of ours that see to converted ones themselves
-    (``converts``): they make the values in memory, or convert the model further and need other files; and with all attributes in
-    their place, but for those that put them back themselves (``takes_bulk``). Raises ``EngineFault``."""
+    (``converts``): they make the values in memory, or convert the model further and need other files. Raises ``EngineFault``."""
     if not getattr(engine, "converts", False):
         write_weights(request.model, request.weights_dir)
-    if not getattr(engine, "takes_bulk", False):
-        request = msgspec.structs.replace(request, model=bulk.put_back(request.model))
     return engine.build(request)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-from engines.graph import bulk, external, names, random_nodes
+from engines.graph import external, names, random_nodes
 from engines.graph.index import GraphIndex
 
 
@@ -43,10 +43,6 @@ def _know_weight(tensor: TensorProto) -> bytes:
 def _know_operator(node: NodeProto) -> bytes:
     """Without its names, but for those inside bodies, which say what is read from outside."""
     bare = NodeProto(op_type=node.op_type, domain=node.domain, overload=node.overload, attribute=node.attribute)
-    if node.domain == bulk.DOMAIN:  # what was put away of it, too
-        bare.CopyFrom(node)
-        for field in ("name", "input", "output", "doc_string", "metadata_props"):
-            bare.ClearField(field)
     given = [bool(name) for name in node.output]  # an output that nobody asks for may choose the computation
     return bytes(bare.SerializeToString(deterministic=True)) + repr((given, names.captures(node))).encode()
 

@@ -25,7 +25,6 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper, shape_inference
 
 from engines.graph import (
-    bulk,
     constants,
     dimensions,
     external,
@@ -230,7 +229,7 @@ def save(store: Store, proto: ModelProto, weights_from: str = "", *, sync: bool 
             raise _Changed(changed)
         writer.finish(sync=sync)
     try:
-        data = bulk.serialize(proto, deterministic=True)
+        data = proto.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as error:
         raise ModelProblem("The model is over 2 GB even without its weights; ONNX cannot hold it.") from error
     digest = hashlib.sha256(data).hexdigest()
@@ -281,7 +280,7 @@ def load(store: Store, digest: str) -> StoredModel:
         raise Damaged(name, "is gone") from error
     if hashlib.sha256(data).hexdigest() != digest:
         raise Damaged(name, "is damaged: its bytes are not those that were written")
-    model = StoredModel(digest, bulk.parse(data), str(store.models.resolve()), path)
+    model = StoredModel(digest, ModelProto.FromString(data), str(store.models.resolve()), path)
     _refuse_compiled(model.proto, name)
     _refuse_expanding(model.proto, name)
     _weights_reach(model)
@@ -674,7 +673,7 @@ def _make_dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
 def _infer_types(proto: ModelProto) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
     """(element types, shapes) of the main graph's tensors by name."""
     try:
-        full = shape_inference.infer_shapes(bulk.without(proto), data_prop=True)
+        full = shape_inference.infer_shapes(proto, data_prop=True)
     except Exception:
         full = proto
     shapes: dict[str, tuple[int, ...]] = {}

@@ -1,6 +1,5 @@
 """A model's nodes, counted in the file's own bytes: a model of ten million takes gigabytes once it is parsed."""
 
-import contextlib
 import mmap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -44,12 +43,6 @@ def iterate_nodes(path: Path, most: int) -> int:
             return shallow if shallow > most or not bodies else _count_fields(data, most, deep=True)
 
 
-def iterate_fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(number, start, end) of the content of each field with a length there; fewer where the bytes are no fields."""
-    with contextlib.suppress(_Odd):
-        yield from _iterate_fields(data, start, end, [end - start])
-
-
 def _count_fields(data: mmap.mmap, most: int, *, deep: bool) -> int:
     count = 0
     stack = [_iterate_fields(data, 0, len(data), left := [_FIELDS * most])]
@@ -77,7 +70,7 @@ def _count_fields(data: mmap.mmap, most: int, *, deep: bool) -> int:
     return count
 
 
-def _iterate_fields(data: mmap.mmap | bytes, at: int, end: int, left: list[int]) -> Iterator[tuple[int, int, int]]:
+def _iterate_fields(data: mmap.mmap, at: int, end: int, left: list[int]) -> Iterator[tuple[int, int, int]]:
     """(number, start, end) of each field with a length; the others are passed. ``left``: how many may still be looked at."""
     while at < end:
         left[0] -= 1
@@ -101,7 +94,7 @@ def _iterate_fields(data: mmap.mmap | bytes, at: int, end: int, left: list[int])
             raise _Odd
 
 
-def _read_varint(data: mmap.mmap | bytes, at: int, end: int) -> tuple[int, int]:
+def _read_varint(data: mmap.mmap, at: int, end: int) -> tuple[int, int]:
     """The number that begins there, and where it ends."""
     value = shift = 0
     while at < end and shift < 70:

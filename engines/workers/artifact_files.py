@@ -16,7 +16,7 @@ from onnx import ModelProto, shape_inference
 from engines.array import Array
 from engines.backends.builds import outside_bytes
 from engines.data.arrays import widen_for_file
-from engines.graph import bulk, converted, external
+from engines.graph import converted, external
 from engines.graph.standing_alone import copy_with_weights, make_inner, standing_alone
 from engines.store.content import Store, write_file
 
@@ -50,7 +50,7 @@ def put_model(
             else:
                 make_inner(tensor, b"".join(pieces))
         weights = {beside: incoming.place(store.path)} if incoming else {}
-    return {name: store.put(bulk.serialize(copy, deterministic=True)), **weights}
+    return {name: store.put(copy.SerializeToString(deterministic=True)), **weights}
 
 
 def typed_alike(one: ModelProto, other: ModelProto) -> bool:
@@ -133,12 +133,12 @@ def write_model(
     """
     path = folder / "model.onnx"
     if outside_bytes(model) < _COPY:
-        write_file(path, bulk.serialize(standing_alone(model, weights_dir)))
+        write_file(path, standing_alone(model, weights_dir).SerializeToString())
     elif here:
-        write_file(path, bulk.serialize(copy_with_weights(folder, model, weights_dir)))
+        write_file(path, copy_with_weights(folder, model, weights_dir).SerializeToString())
     else:
         path = store.models / f"check-{os.getpid()}-{secrets.token_hex(4)}.onnx"
-        path.write_bytes(bulk.serialize(model))
+        path.write_bytes(model.SerializeToString())
         return path
     if alias:
         (folder / alias).hardlink_to(path)

@@ -24,9 +24,9 @@ from onnx import ModelProto
 from engines import backends, spec
 from engines.array import Array
 from engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
-from engines.backends.builds import Kept, build, close_built, weigh_built
+from engines.backends.builds import Kept, build, close_built, weigh_built, weigh_nodes
 from engines.data import originals, samples
-from engines.graph import bulk, dimensions, load
+from engines.graph import dimensions, load
 from engines.graph.cut import Cut, cut
 from engines.graph.index import GraphIndex, Tensor
 from engines.graph.load import StoredModel
@@ -138,8 +138,9 @@ _builds: Kept[tuple[Cut, Built, int]] = Kept(
 
 
 def make_room(model: ModelProto) -> None:
-    """Let go of the reference's builds where the engine's build of this model will take much: what they gave lies on the disk."""
-    if bulk.estimate_built(model) > _HEAVIEST:
+    """Let go of the reference's builds where the engine's build of this model, a classical one, takes much: what they gave lies
+    on the disk."""
+    if weigh_nodes(model) > _HEAVIEST:
         _builds.clear()
 
 

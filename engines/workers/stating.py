@@ -12,7 +12,7 @@ from onnx import AttributeProto, ModelProto
 from engines.array import Array
 from engines.backends.base import BuildRequest, EngineFault
 from engines.backends.builds import close_built
-from engines.graph import bulk, construct, external, load
+from engines.graph import construct, external, load
 from engines.graph.model_problem import ModelProblem
 from engines.known.entry import Construction, MadeNode, MadeTensor, Stated
 from engines.known.varied import Place, is_list, list_places, resize
@@ -54,8 +54,6 @@ def state_model(model: ModelProto, weights_dir: str, feeds: dict[str, Array]) ->
     nodes = []
     for node in graph.node:
         attributes: dict[str, Stated] = {}
-        if node.domain == bulk.DOMAIN and bulk.size_away(node):
-            raise ModelProblem(f"The {node.op_type} holds more numbers than can be stated in a few lines.")
         for a in node.attribute:
             attributes[a.name] = _state_attribute(a, node.op_type)
         domain = "" if node.domain == "ai.onnx" else node.domain

@@ -8,7 +8,7 @@ from onnx import ModelProto
 
 from engines.backends.builds import outside_bytes
 from engines.data import originals
-from engines.graph import bulk, load
+from engines.graph import load
 from engines.graph.cut import cut
 from engines.graph.emulate import PRECISIONS
 from engines.graph.load import StoredModel
@@ -65,7 +65,7 @@ def write_form(
     if rest:
         model = to_precision(model, rest, stay)
     if outside_bytes(model) < REFERS:
-        model = ModelProto.FromString(bulk.serialize(standing_alone(model, own.weights_dir), deterministic=True))
+        model = ModelProto.FromString(standing_alone(model, own.weights_dir).SerializeToString(deterministic=True))
     return Written(
         model,
         tuple(own.engine_names[n] for n in sorted(there)),

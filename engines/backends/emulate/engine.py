@@ -33,7 +33,7 @@ _SMALL = 16 << 20  # bytes fed times nodes: a guess at what all activations take
 class Engine:
     """ONNX Runtime, literal, on the model with a pair of casts behind every result."""
 
-    converts = takes_bulk = True
+    converts = True
 
     def __init__(self, info: EngineInfo) -> None:
         self.info = info

@@ -25,7 +25,7 @@ from engines.backends.onnxruntime import DECLARATION, optimizers, plug_ins, weig
 from engines.backends.onnxruntime.outside import LEVELS, PLAIN_WEIGHTS, PROVIDERS, split_pairs
 from engines.backends.onnxruntime.values import PLAIN, unwrap_array, wrap_array
 from engines.data import held
-from engines.graph import bulk, schema, versions
+from engines.graph import schema, versions
 from engines.graph.model_problem import ModelProblem
 from engines.spec import EngineSpec
 from engines.store import memory
@@ -162,7 +162,7 @@ class Session:
 class Engine:
     """ONNX Runtime with its options."""
 
-    converts = takes_bulk = True
+    converts = True
 
     def __init__(self, info: EngineInfo, settings: Settings) -> None:
         self.info = info
@@ -343,7 +343,7 @@ def _start_session(
     for extra in settings.custom_ops:
         config.register_custom_ops_library(str(held.copy(extra)))
     return ort.InferenceSession(
-        bulk.serialize(weights.take_inside(model, weights_dir)),
+        weights.take_inside(model, weights_dir).SerializeToString(),
         config,
         providers=providers,
         provider_options=[told, {}][: len(providers)] if providers and told else None,

@@ -1,9 +1,11 @@
 """What is kept warm, and what goes first."""
 
 import pytest
+from onnx import helper
 
 from engines.backends.base import EngineFault
-from engines.backends.builds import Kept
+from engines.backends.builds import Kept, weigh_built
+from engines.workers import captures
 
 
 @pytest.fixture
@@ -62,3 +64,22 @@ def test_other_failures_are_not_tried_again(closed: list[str]) -> None:
         kept.get(b"b", make)
     assert closed == []
     kept.clear()
+
+
+def test_the_numbers_in_classical_nodes_have_a_weight_and_make_the_reference_go(
+    closed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = [1.0] * 1000
+    trees = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", nodes_values=numbers)
+    plain = helper.make_node("Constant", [], ["y"], value_floats=numbers)
+    models = {n.op_type: helper.make_model(helper.make_graph([n], "g", [], [])) for n in (trees, plain)}
+    assert weigh_built(models["TreeEnsembleRegressor"]) > 9 * 4 * len(numbers)
+    assert weigh_built(models["Constant"]) == 0
+    warm: Kept[str] = Kept(3, closed.append)
+    fill(warm, "the reference")
+    monkeypatch.setattr(captures, "_builds", warm)
+    monkeypatch.setattr(captures, "_HEAVIEST", 9 * 4 * len(numbers))
+    captures.make_room(models["Constant"])
+    assert closed == []
+    captures.make_room(models["TreeEnsembleRegressor"])
+    assert closed == ["the reference"]
