@@ -2,6 +2,7 @@
 
 import os
 
-# ONNX Runtime 1.31 on Linux tells its maker of each session (when and of what model), and keeps what it has not sent yet below
-# ~/.cache. Whose model is looked at here has not agreed to that; who has sets the variable. It is read as the library loads.
+# ONNX Runtime 1.31 on Linux has a telemetry client: it writes an id of the machine and a data base of events below ~/.cache and
+# holds the address of its maker's collector; whether it sends was not watched. Whose model is looked at here has not agreed to
+# that; who has sets the variable. It is read as the library loads.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -1,4 +1,4 @@
-"""ONNX Runtime reports to its maker and keeps what it has not sent below the home folder: not in our processes."""
+"""ONNX Runtime's telemetry client writes below the home folder as it loads: not in our processes."""
 
 import os
 import subprocess
