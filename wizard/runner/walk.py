@@ -149,7 +149,13 @@ class Walk:
                 if not reply["ok"]:
                     return BAD_USAGE, str(reply["error"]), ""
             while True:
-                await self._go_one_further()
+                try:
+                    await self._go_one_further()
+                except SessionProblem:
+                    # A file that the disk refused was removed by us, and whoever asked for it has found it gone: what the disk
+                    # said is the reason.
+                    await self._house.sync()
+                    raise
         except Closing as closing:
             return closing.code, closing.reason, closing.end
         except Stopped:
