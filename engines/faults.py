@@ -130,7 +130,8 @@ def say_fault(error: OSError, place: object = "") -> str:
 
 
 def _free(name: str) -> str:
-    """``: 4 KiB of 600 KiB at '/mnt' are free``; what is full where there is room enough: the table of files."""
+    """``: 4 KiB of 600 KiB at '/mnt' are free, too little for ...``; where there is room enough the
+    table of files is full."""
     place = Path(name) if name else None
     while place is not None and not place.exists() and place != place.parent:
         place = place.parent
@@ -144,7 +145,7 @@ def _free(name: str) -> str:
         if disk.f_files and not disk.f_favail:
             return f": '{mount}' takes no further file, however small"
         free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-        return f": {_size(free)} of {_size(size)} at '{mount}' are free"
+        return f": {_size(free)} of {_size(size)} at '{mount}' are free, too little for what was to be written"
     return ""
 
 

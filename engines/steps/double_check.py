@@ -100,7 +100,7 @@ def _say_unresolved(counts: dict[str, int], helps: str, passes: bool) -> str:
         return "With these settings the whole model passes, so nothing is left to reduce: a stricter setting is needed."
     total = sum(counts.values())
     if not total:
-        return f"Every part that was tried either passed or failed. Changing the {helps} would help most."
+        return f"No part that was tried stayed undecided. Changing the {helps} would help most."
     why = ", ".join(f"{n} {WORDS.get(reason, f'({reason})')}" for reason, n in _rank_reasons(counts))
     parts = "1 part" if total == 1 else f"{total} parts"
     return f"{parts} of the model neither passed nor failed: {why}. Changing the {helps} would help most."

@@ -274,7 +274,9 @@ def test_a_full_disk_that_becomes_free_again(
     assert re.search(rf"The disk of '{disk}/s[\w./]*' is full: ", said.read_text()), (
         "the session, or what of it was being written"
     )
-    assert f"of 600 KiB at '{disk}' are free. Make room there" in said.read_text()
+    assert (
+        f"of 600 KiB at '{disk}' are free, too little for what was to be written. Make room there" in said.read_text()
+    )
 
 
 @pytest.mark.slow
