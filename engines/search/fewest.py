@@ -232,7 +232,7 @@ class Fewest(KeptSets):
         ask, question = self.ask, self.elsewhere(keep)
         tried: Tried = yield from try_unseen(ask, question, given, held - self.seen, plain, batch, joined, self.noise)
         earlier, self.batches = self.batches, (*self.batches, tried)
-        return (yield from try_earlier(ask, question, earlier, tried, plain))
+        return (yield from try_earlier(ask, question, earlier, tried, self.scale))
 
     def smallest(self, tries: Sequence[NodeSet], seeds: NodeSet, known: NodeSet) -> Sub[NodeSet]:
         """The smallest set found that passes on all that is seen: seeds (the culprits, up to where their values fit again;

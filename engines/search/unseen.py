@@ -229,10 +229,12 @@ def try_unseen(
     return Tried(unseen, (*over, *made.missed), near, loose, counted=counted)
 
 
-def try_earlier(ask: Inquiry, question: Ask, earlier: Iterable[Tried], tried: Tried, plain: Measurement) -> Sub[Tried]:
+def try_earlier(
+    ask: Inquiry, question: Ask, earlier: Iterable[Tried], tried: Tried, scale: Mapping[str, float]
+) -> Sub[Tried]:
     """``tried`` with the samples of earlier batches that this set, made wider since, has lost. Only what is wrong is counted: a
     sample that an earlier set was right on helped to choose this one, so that it is right here says less than of a new one."""
-    rule, scale = ask.criterion, find_scale(plain, ask.criterion)
+    rule = ask.criterion
     for before in earlier:
         if not before.near.feeds:
             continue

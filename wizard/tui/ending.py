@@ -55,17 +55,18 @@ def say_found(said: Report) -> list[str]:
     return [line.strip() for line in summary(said)[1:] if line.startswith("  ") and line.strip() not in said.advice]
 
 
-def list_todo(scene: Scene, verdict: str) -> list[Deed]:
-    """What to do now, the first thing first; keys stand in braces, as ``Narrowdown.fill_in_keys`` fills them in."""
+def list_todo(scene: Scene, verdict: str, said: Report) -> list[Deed]:
+    """What to do now, the first thing first; keys stand in braces, as ``Narrowdown.fill_in_keys`` fills them in. ``said``: the
+    scene's ``report``."""
     return [
-        *_list_by_verdict(scene, verdict),
-        *_list_handing_on(scene),
-        *_list_going_on(scene),
+        *_list_by_verdict(scene, verdict, said),
+        *_list_handing_on(scene, said),
+        *_list_going_on(scene, said),
         Deed(f"{shorten_path(scene.folder / REPORT)} tells all of it, to read or to send."),
     ]
 
 
-def _list_by_verdict(scene: Scene, verdict: str) -> list[Deed]:
+def _list_by_verdict(scene: Scene, verdict: str, said: Report) -> list[Deed]:
     """What follows from how it ended."""
     name = name_for_command(scene.folder)
     match verdict:
@@ -78,7 +79,7 @@ def _list_by_verdict(scene: Scene, verdict: str) -> list[Deed]:
             return [Deed("{rewind} goes back to any question, to answer it otherwise.")]
         case "worked-around":
             cure = scene.state.findings.workaround
-            return _list_cures(scene, cure) if cure is not None else []
+            return _list_cures(scene, cure, said) if cure is not None else []
         case "fixed-by-sanitizing":
             by_hand = next((c.text for c in commands(scene) if c.text), "")
             return [Deed("Use the cleaned model. This writes it:", by_hand)]
@@ -106,15 +107,15 @@ def _list_by_verdict(scene: Scene, verdict: str) -> list[Deed]:
     return []
 
 
-def _list_cures(scene: Scene, cure: Workaround) -> list[Deed]:
+def _list_cures(scene: Scene, cure: Workaround, said: Report) -> list[Deed]:
     """How the workaround is put to use: the model that has it, or the engine's words for it."""
-    here, made, told = scene.folder, [], report(scene).workaround
+    here, made, told = scene.folder, [], said.workaround
     inside = say_inside(told) if told is not None else ""
     if MIXED in scene.files:
         kept = len(cure.keep_names)
         stay = "stays" if kept == 1 and not inside else "stay"
-        said = f": {count(kept, 'node')} of it{inside}, named below, {stay} in higher precision."
-        instead = f"Use this model in place of yours{said if kept else f'. {remedy(cure)}'}"
+        which = f": {count(kept, 'node')} of it{inside}, named below, {stay} in higher precision."
+        instead = f"Use this model in place of yours{which if kept else f'. {remedy(cure)}'}"
         made.append(Deed(instead, shorten_path(here / MIXED)))
     else:
         made.append(Deed(remedy(cure, inside)))
@@ -139,13 +140,12 @@ def _list_more_inputs(scene: Scene, name: str) -> list[Deed]:
     return made
 
 
-def _list_handing_on(scene: Scene) -> list[Deed]:
+def _list_handing_on(scene: Scene, said: Report) -> list[Deed]:
     """What to do with the case, where there is one."""
     if not scene.state.findings.culprits:
         return []
     case = scene.folder / "case"
     whose = name_addressee(scene.problem.engine, [c.cause for c in scene.state.findings.culprits])
-    said = report(scene)
     hand = f"hand the case folder on to {whose}: attach it as a zip; issue.md in it is the text. This shows the fault:"
     made = [
         *list_known(said),
@@ -164,11 +164,11 @@ def _list_handing_on(scene: Scene) -> list[Deed]:
     return [*made, Deed(mended, f"narrowdown replay {name_for_command(scene.folder)} --expect fixed")]
 
 
-def _list_going_on(scene: Scene) -> list[Deed]:
+def _list_going_on(scene: Scene, said: Report) -> list[Deed]:
     """What can be asked after the end."""
     name, made = name_for_command(scene.folder), []
     if offer(scene.state, scene.problem):
-        made.append(Deed(f"{ask_known(report(scene))} {{after}} goes on with that, or:", f"narrowdown after {name}"))
+        made.append(Deed(f"{ask_known(said)} {{after}} goes on with that, or:", f"narrowdown after {name}"))
     if line := offer_ladder(scene.state, scene.problem, name):
         told = "Since when is it wrong, and is it mended? This installs releases and says first how large they are:"
         made.append(Deed(told, line))

@@ -19,7 +19,7 @@ from wizard.tui import narrative
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Board
 from wizard.tui.client import Watcher, bundle
-from wizard.tui.ending import list_handed, list_todo, remedy
+from wizard.tui.ending import list_handed, list_todo, remedy, report
 from wizard.tui.glyphs import UNICODE
 from wizard.tui.sight import Sight
 from wizard.tui.widgets.evidence import drop_said, facts
@@ -204,7 +204,7 @@ def test_where_only_made_up_inputs_were_right_real_ones_are_asked_for_first(
     script.add(e.QuestionAnswered(node="reproduce", visit=1, answer="no", by="person"))
     script.add(e.SessionClosed(end="not-reproduced", exit_code=10))
     problem = msgspec.structs.replace(s.FakeLibrary(session).problem(session.folder), inputs=given)
-    first, second = list_todo(Watcher(session, problem).look(), "not-reproduced")[:2]
+    first, second = list_todo(scene := Watcher(session, problem).look(), "not-reproduced", report(scene))[:2]
     assert ("--inputs" in first.typed) == (not given)
     assert ("made-up" in first.text) == (not given)
     assert ("others of your samples" in second.text and "--inputs" in second.typed) == bool(given)
@@ -263,7 +263,7 @@ def test_what_a_loop_holds_is_said_to_be_kept_with_it(session: FakeSession, writ
     beyond = GraphIndex("", (), (), (), ())  # of a journal that somebody has changed
     for known, inside in ((graph, " and all inside it"), (None, ""), (beyond, "")):
         scene = msgspec.structs.replace(seen, files=written, sight=Sight(names=Shared(), graph=known))
-        text = list_todo(scene, "worked-around")[0].text
+        text = list_todo(scene, "worked-around", report(scene))[0].text
         assert f"1 node{' of it' if written else ''}{inside}" in text
         assert (" stay in" in text) == bool(written and inside)
 
@@ -271,5 +271,5 @@ def test_what_a_loop_holds_is_said_to_be_kept_with_it(session: FakeSession, writ
 def test_of_a_model_that_nobody_takes_the_set_up_is_what_to_change(session: FakeSession) -> None:
     """To go back to a question and to answer it otherwise helps no model that does not load."""
     scene = Watcher(s.opened(session), s.FakeLibrary(session).problem(session.folder)).look()
-    assert "{edit} changes the set-up" in list_todo(scene, "refused")[0].text
-    assert "{rewind}" in list_todo(scene, "unresolved")[0].text
+    assert "{edit} changes the set-up" in list_todo(scene, "refused", report(scene))[0].text
+    assert "{rewind}" in list_todo(scene, "unresolved", report(scene))[0].text

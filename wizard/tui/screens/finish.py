@@ -75,7 +75,7 @@ class FinishScreen(SessionScreen):
         self.query_one("#effect", Text).show(scene.short(effect(said)))
         self.query_one("#end-explain", Text).show(end.explain if end else "")
         self.query_one("#todo", Todos).tell(
-            [Deed(self.host.fill_in_keys(deed.text), deed.typed) for deed in list_todo(scene, verdict)]
+            [Deed(self.host.fill_in_keys(deed.text), deed.typed) for deed in list_todo(scene, verdict, said)]
         )
         self.query_one("#culprits", Culprits).tell(scene.short(state.findings))
         self.query_one("#culprits-panel", Panel).name_it("What fails", scene.names_left_out, needed=True)
