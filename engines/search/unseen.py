@@ -286,13 +286,18 @@ def count_determined(ask: Inquiry, near: Near, m: Measurement, scale: Mapping[st
 
 
 def count_worth(rule: Criterion, *answers: Measurement) -> int:
-    """So many samples that have nothing to do with one another say as much as these: by how alike rows of a batch are off."""
-    groups: dict[str, list[float]] = {}
-    for at, m in enumerate(answers):
+    """So many samples that have nothing to do with one another say as much as these: by how alike rows of a batch are off. All of
+    them where each answer has one batch: that made samples are off otherwise than given ones says nothing of batches."""
+    by_batch: list[dict[str, list[float]]] = []
+    for m in answers:
+        batches: dict[str, list[float]] = {}
         for s, rows in by_sample(m).items():
-            error = worst(rows, rule)[2]
-            groups.setdefault(f"{at}:{s.partition('/')[0]}", []).append(math.log(max(error, LEAST)))
-    return count_independent(list(groups.values()))
+            batches.setdefault(s.partition("/")[0], []).append(math.log(max(worst(rows, rule)[2], LEAST)))
+        by_batch.append(batches)
+    groups = [errors for batches in by_batch for errors in batches.values()]
+    if all(len(batches) < 2 for batches in by_batch):
+        return sum(map(len, groups))
+    return count_independent(groups)
 
 
 def add_made(unseen: Unseen, made: Determined, rule: Criterion, *, plain: int) -> Unseen:

@@ -95,6 +95,7 @@ def test_how_alike_rows_are_off_is_counted_by_batch() -> None:
     assert count_worth(Criterion(), answer(alike[:2]), answer(alike[2:])) < 8, (
         "given ones and made ones are other batches"
     )
+    assert count_worth(Criterion(), answer(alike[:1]), answer(alike[1:2])) == 12, "nothing tells of batches"
 
 
 def test_of_a_quantized_model_it_is_said_what_calibrated_it() -> None:
