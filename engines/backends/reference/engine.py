@@ -29,7 +29,7 @@ _STORAGE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "f
 # Bytes of weights, in the type that is evaluated: beyond it the model is copied and read for minutes before a single value. In
 # float64, which is made in memory at each run, half of it.
 _LARGEST = 2 << 30
-_CONVERSION = "6"  # changes when the conversion, or an operator below, changes what is computed
+_CONVERSION = "7"  # changes when the conversion, or an operator below, changes what is computed
 
 
 class Evaluation:

@@ -83,6 +83,9 @@ CASES = [
     *(pytest.param("Resize", 13, {"x": f(1, 1, 5, 7), "roi": None, "scales": np.float32([1, 1, 1.7, 0.6])},
                    {"mode": m, "coordinate_transformation_mode": c}, id=f"resize-{m}-{c}")
       for m in ("nearest", "linear", "cubic") for c in ("align_corners", "half_pixel", "asymmetric", "pytorch_half_pixel")),
+    *(pytest.param("Resize", 13, {"x": f(1, 1, 1, n), "roi": None, "scales": None, "sizes": np.int64([1, 1, 1, m])},
+                   {"mode": "nearest", "nearest_mode": "round_prefer_ceil"}, id=f"resize-tie-{n}-{m}")
+      for n, m in ((20, 6), (28, 2))),  # 14.5 of 4.5 / (6 / 20) is no tie in FP32
     *(pytest.param("DequantizeLinear", v, {"x": codes(2, 3, 4), "s": np.array(0.03, np.float32), "z": np.array(-5, np.int8)}, {},
                    id=f"dequantize-{v}") for v in (10, 13, 17, 19, 23)),
     *(pytest.param("DequantizeLinear", 13, {"x": codes(2, 3, 4), "s": f(4 if a < 0 else 3), "z": None}, {"axis": a},
