@@ -73,13 +73,14 @@ class CaseCommand(msgspec.Struct, frozen=True):
 
 class Cure(msgspec.Struct, frozen=True):
     """A workaround, for the words of other tools. ``keep``: names of the nodes that stay in FP32; ``nameless``: how many of them
-    are ours, as the model gives none; ``switched_off``: optimizers; ``file``: the model with the workaround in it, "" where there
-    is none. ``outputs``: all that shall be outputs of the model as it was given, so that layers are not joined across them.
-    ``plain``: the file has the types of the model as it was given, whatever the engine makes of them."""
+    are ours, as the model gives none; ``failing``: the engine that fails, so that the options that it has otherwise are what
+    cures (``engines.options.tell_apart``); ``file``: the model with the workaround in it, "" where there is none. ``outputs``:
+    all that shall be outputs of the model as it was given, so that layers are not joined across them. ``plain``: the file has
+    the types of the model as it was given, whatever the engine makes of them."""
 
     keep: tuple[str, ...] = ()
     nameless: int = 0
-    switched_off: tuple[str, ...] = ()
+    failing: Found | None = None
     file: str = ""
     outputs: tuple[str, ...] = ()
     plain: bool = False

@@ -4,11 +4,11 @@ The command line checks a spec here before a session exists; the backends read t
 """
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
 
 from engines import discovery
-from engines.declaration import Declaration, Option
+from engines.declaration import Cure, Declaration, Found, Option
 from engines.nearest import spell_out, suggestion
 from engines.spec import EngineSpec, parse
 
@@ -81,6 +81,25 @@ def values(spec: EngineSpec) -> dict[str, Any]:
     """Every option of the engine with its typed value, defaults filled in; lists are tuples. Raises ``ValueError``."""
     given, declared = dict(check(spec).options), declared_as(spec.name)
     return {o.name: _value(declared, o, given[o.name]) if o.name in given else o.default for o in declared.options}
+
+
+def tell_apart(
+    found: Found, cure: Cure, say: Callable[[Mapping[str, Any]], Mapping[str, Any]], usual: Mapping[str, Any]
+) -> dict[str, Literal["cure", "given", "measured"]]:
+    """Why a text to paste says something of an option: it is what cures, as the engine that fails has it otherwise; the user gave
+    it; or it was only measured so, as our default is not the engine's own. Of all other options it says nothing.
+
+    ``say``: what is said of each option, made of typed values; ``usual``: the engine's own values where our defaults are others.
+    """
+    now, before = say(found.chosen), say((cure.failing or found).chosen)
+    own = say({**values(EngineSpec(found.spec.name)), **usual})
+    why: dict[str, Literal["cure", "given", "measured"]] = {}
+    for option, said in now.items():
+        if said != before[option]:
+            why[option] = "cure"
+        elif said != own[option]:
+            why[option] = "given" if found.spec.get(option) else "measured"
+    return why
 
 
 def loaded(text: str) -> tuple[tuple[str, str], ...]:

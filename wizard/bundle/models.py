@@ -54,7 +54,8 @@ def _find_script(reading: Reading, visit: Visit) -> str:
 
 
 def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[str | None, str | None]:
-    """Paths of (the model that the step made, its passing neighbour), written to ``output`` or into the session's folder.
+    """Paths of (the model that the step made, its passing neighbour), written to ``output`` or into the session's folder: a
+    workaround under the name that the report gives to what is pasted.
 
     Raises MachineProblem, OSError."""
     folder, store = reading.folder, Store(reading.folder)
@@ -72,6 +73,8 @@ def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[st
     rows = cured.list_files(visit, reading.table)
     case, good, cure = rows.get("case", {}), rows.get("good", {}), rows.get("workaround") or rows.get("rewrite", {})
     kept, stem = (case, "model") if "model.onnx" in case else (cure, cured.stem_of(cure))
+    if kept and kept is rows.get("workaround") and not output:
+        target = folder / WORKED_AROUND
     return _write_files(reading, target, kept, stem, good)
 
 

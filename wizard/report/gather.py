@@ -11,7 +11,7 @@ from engines import outside
 from engines.compare.judge import judge_shrunk
 from engines.compare.say import say_limit
 from engines.compare.values import Values
-from engines.declaration import Cure
+from engines.declaration import Cure, Found
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import HUGE, Check, Measure
@@ -298,7 +298,7 @@ def _workaround(
         apply=tuple(
             outside.apply(
                 outside.found(parse(w.engine or engine), version),
-                _cure(w, index, as_given=findings.model == findings.original),
+                _cure(w, index, outside.found(parse(engine), version), as_given=findings.model == findings.original),
             )
         ),
         keep_higher=w.in_model or w.keep_names,
@@ -345,8 +345,8 @@ def _list_holding(index: GraphIndex | None, w: base.Workaround) -> tuple[str, ..
     return (*(node.name for node in kept if node.holds_graphs), *inside)
 
 
-def _cure(w: base.Workaround, index: GraphIndex | None, *, as_given: bool) -> Cure:
-    """``as_given``: the index is that of the user's own file."""
+def _cure(w: base.Workaround, index: GraphIndex | None, failing: Found, *, as_given: bool) -> Cure:
+    """``failing``: the engine that fails; ``as_given``: the index is that of the user's own file."""
     named = {node.name for node in index.nodes} - {""} if index else set(w.keep_names)
     nameless = sum(name not in named for name in w.keep_names)
     written = w.in_model or w.in_file
@@ -354,7 +354,7 @@ def _cure(w: base.Workaround, index: GraphIndex | None, *, as_given: bool) -> Cu
     final = [index.tensors[t].name for t in index.outputs] if index and w.kind == "barrier" and as_given else []
     outputs = (*final, *w.switched_off) if final else ()
     plain = w.kind == "control-flow"  # the user's own model, opened; a rewritten one is as the engine took it
-    return Cure(w.in_model or w.keep_names, nameless, w.switched_off, FILE if written else "", outputs, plain)
+    return Cure(w.in_model or w.keep_names, nameless, failing, FILE if written else "", outputs, plain)
 
 
 def stop(visit: Visit, flow: Flow) -> Stop:

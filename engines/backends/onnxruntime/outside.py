@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from engines.declaration import CaseCommand, CheckPart, Cure, Found, Recipe
-from engines.options import libraries
+from engines.options import libraries, tell_apart
 
 LEVELS = {
     "disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "layout": "ORT_ENABLE_LAYOUT",
@@ -26,14 +26,13 @@ _SOURCE = Path(__file__).with_name("check.py.txt")
 def check_part(found: Found) -> CheckPart:
     """The session with the options of the spec."""
     chosen = found.chosen
-    prepacked = chosen["prepacking"] if chosen["prepacking"] is not None else chosen["optimization"] != "disabled"
     settings: dict[str, Any] = {
         "level": LEVELS[chosen["optimization"]],
         "threads": chosen["threads"],
         "inter_threads": chosen["inter_threads"],
         "parallel": chosen["execution"] == "parallel",
         "providers": list(dict.fromkeys([PROVIDERS[chosen["provider"]], PROVIDERS["cpu"]])),
-        "config": {} if prepacked else PLAIN_WEIGHTS,
+        "config": {} if _prepacks(chosen) else PLAIN_WEIGHTS,
     }
     settings["config"] = {**settings["config"], **split_pairs(chosen["session_config"])}
     if chosen["provider_options"] and not chosen["provider_library"]:
@@ -108,41 +107,85 @@ _CPP_LEVELS = {  # of the same names in C++
 
 
 def apply(found: Found, cure: Cure) -> list[Recipe]:
-    """The session as it is right: the model with the workaround in it, or the optimizers that are off. An optimizer is switched
-    off by an entry of the configuration, which every language's interface has (the key is in ONNX Runtime's public header of
-    session options)."""
-    settings = check_part(found).settings
-    entries = {key: value for key, value in settings["config"].items() if key not in PLAIN_WEIGHTS}
-    if disabled := settings.get("disabled"):
-        entries["optimization.disable_specified_optimizers"] = ";".join(disabled)
-    model, level = cure.file or "model.onnx", settings["level"]
-    told = [f"options.add_session_config_entry({key!a}, {value!a})" for key, value in entries.items()]
-    plug_in = settings.get("plug_in")
-    providers = _plug_in_lines(plug_in) if plug_in else []
-    made = f"providers={settings['providers']!r}" if not plug_in else "enable_fallback=0"
+    """The session as it is right: the model with the workaround in it, or the options that cure. What the session here had beside
+    that, and nobody asked for, stands as a comment."""
+    settings, told = check_part(found).settings, _tell(found.chosen)
+    given, cures, beside = (
+        [line for option, why in tell_apart(found, cure, _tell, _USUAL).items() if why == kind for line in told[option]]
+        for kind in ("given", "cure", "measured")
+    )
+    model, plug_in, providers = cure.file or "model.onnx", settings.get("plug_in"), settings["providers"]
+    made = "enable_fallback=0" if plug_in else f"providers={providers!r}"
+    if "provider_options" in settings:
+        made += f", provider_options={settings['provider_options']!r}"
     python = [
         "import onnxruntime as ort",
         "",
         "options = ort.SessionOptions()",
-        f"options.graph_optimization_level = ort.GraphOptimizationLevel.{level}",
-        f"options.intra_op_num_threads = {settings['threads']}",
-        *told,
-        *providers,
+        *(line for line, _ in given + cures),
+        *(f"# {_BESIDE}: {line}" for line, _ in beside),
+        *(_plug_in_lines(plug_in) if plug_in else []),
         f"session = ort.InferenceSession({model!a}, options, {made})",
     ]
     cpp = [
         "Ort::SessionOptions options;",
-        f"options.SetGraphOptimizationLevel({_CPP_LEVELS.get(level, level)});",
-        f"options.SetIntraOpNumThreads({settings['threads']});",
-        *(f"options.AddConfigEntry({_quote(key)}, {_quote(value)});" for key, value in entries.items()),
+        *(line for _, line in given + cures),
+        *(f"// {_BESIDE}: {line}" for _, line in beside),
         f"Ort::Session session(env, ORT_TSTR({_quote(model)}), options);",
     ]
-    line, cpp_line = (told[-1], cpp[-2]) if disabled else ("", "")
-    for n, name in enumerate(("optimization=", "threads=")):  # as their lines stand
-        if any(setting.startswith(name) for setting in cure.switched_off):
-            line, cpp_line = python[3 + n], cpp[1 + n]
-    in_python = Recipe("ONNX Runtime in Python", "python", "\n".join(python), line)
-    return [in_python] if plug_in else [in_python, Recipe("ONNX Runtime in C++", "cpp", "\n".join(cpp), cpp_line)]
+    recipes = [
+        Recipe("ONNX Runtime in Python", "python", "\n".join(python), "\n".join(line for line, _ in cures)),
+        Recipe("ONNX Runtime in C++", "cpp", "\n".join(cpp), "\n".join(line for _, line in cures)),
+    ]
+    return recipes if providers == [PROVIDERS["cpu"]] and not plug_in else recipes[:1]
+
+
+_BESIDE = "measured with this, which is not the cure"
+_USUAL = {"optimization": "all", "threads": 0, "inter_threads": 0}  # ONNX Runtime's own
+
+
+def _tell(chosen: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
+    """Option -> lines that say its value, each in Python and in C++. An optimizer is switched off by an entry of the
+    configuration, which every language's interface has (the key is in ONNX Runtime's public header of session options)."""
+    level, parallel = LEVELS[chosen["optimization"]], chosen["execution"] == "parallel"
+    mode, number = f"ORT_{chosen['execution'].upper()}", chosen["inter_threads"]
+    off = ";".join(chosen["disabled_optimizers"])
+
+    def entries(pairs: Mapping[str, str]) -> list[tuple[str, str]]:
+        return [
+            (f"options.add_session_config_entry({k!a}, {v!a})", f"options.AddConfigEntry({_quote(k)}, {_quote(v)});")
+            for k, v in pairs.items()
+        ]
+
+    return {
+        "optimization": [
+            (
+                f"options.graph_optimization_level = ort.GraphOptimizationLevel.{level}",
+                f"options.SetGraphOptimizationLevel({_CPP_LEVELS.get(level, level)});",
+            )
+        ],
+        "threads": [
+            (f"options.intra_op_num_threads = {chosen['threads']}", f"options.SetIntraOpNumThreads({chosen['threads']});")
+        ],
+        "execution": [(f"options.execution_mode = ort.ExecutionMode.{mode}", f"options.SetExecutionMode({mode});")],
+        "inter_threads": [
+            (f"options.inter_op_num_threads = {number}", f"options.SetInterOpNumThreads({number});")
+        ] * parallel,
+        "deterministic": [
+            ("options.use_deterministic_compute = True", "options.SetDeterministicCompute(true);")
+        ] * chosen["deterministic"],
+        "custom_ops": [
+            (f"options.register_custom_ops_library({path!a})", f"options.RegisterCustomOpsLibrary(ORT_TSTR({_quote(path)}));")
+            for path in chosen["custom_ops"]
+        ],
+        "prepacking": entries({} if _prepacks(chosen) else PLAIN_WEIGHTS),
+        "session_config": entries(split_pairs(chosen["session_config"])),
+        "disabled_optimizers": entries({"optimization.disable_specified_optimizers": off} if off else {}),
+    }  # fmt: skip
+
+
+def _prepacks(chosen: Mapping[str, Any]) -> bool:
+    return bool(chosen["prepacking"] if chosen["prepacking"] is not None else chosen["optimization"] != "disabled")
 
 
 def _plug_in_lines(plug_in: Mapping[str, Any]) -> list[str]:

@@ -1,32 +1,49 @@
 """OpenVINO: what is known of it without loading it."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from engines.declaration import QUANTIZATION, ByHand, CheckPart, Cure, Declaration, Found, Option, Recipe, Tracker
+from engines.options import tell_apart
 
 _SOURCE = Path(__file__).with_name("check.py.txt")
 
 
 def check_part(found: Found) -> CheckPart:
     """The device and its configuration, as the session had them."""
-    chosen = found.chosen
-    config: dict[str, str] = {}
-    if chosen["precision"] != "default":
-        config["INFERENCE_PRECISION_HINT"] = chosen["precision"]
-    if chosen["threads"]:
-        config["INFERENCE_NUM_THREADS"] = str(chosen["threads"])
-    device = chosen["device"].upper().replace("+", ",")
-    return CheckPart(_SOURCE.read_text(encoding="utf-8"), {"device": device, "config": config})
+    settings = {"device": _name_device(found), "config": _unite(_tell(found.chosen).values())}
+    return CheckPart(_SOURCE.read_text(encoding="utf-8"), settings)
 
 
 def apply(found: Found, cure: Cure) -> list[Recipe]:
-    """The model compiled as it is right."""
-    settings = check_part(found).settings
-    model = cure.file or "model.onnx"
-    text = f"""import openvino
+    """The model compiled as it is right. What it was compiled with here beside that, and nobody asked for, is a comment."""
+    told = _tell(found.chosen)
+    why = tell_apart(found, cure, _tell, {"threads": 0})
+    config = _unite(told[option] for option, reason in why.items() if reason != "measured")
+    beside = _unite(told[option] for option, reason in why.items() if reason == "measured")
+    text = ["import openvino", ""]
+    text += [f"# measured with this, which is not the cure: {beside!a}"] if beside else []
+    said = ", ".join(f"{each!a}" for each in (cure.file or "model.onnx", _name_device(found), config))
+    text += [f"compiled = openvino.Core().compile_model({said})"]
+    return [Recipe("OpenVINO in Python", "python", "\n".join(text))]
 
-compiled = openvino.Core().compile_model({model!a}, {settings["device"]!a}, {settings["config"]!a})"""
-    return [Recipe("OpenVINO in Python", "python", text)]
+
+def _tell(chosen: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Option -> properties that say its value."""
+    precision, threads = chosen["precision"], chosen["threads"]
+    return {
+        "precision": {"INFERENCE_PRECISION_HINT": precision} if precision != "default" else {},
+        "threads": {"INFERENCE_NUM_THREADS": str(threads)} if threads else {},
+    }
+
+
+def _unite(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    return {key: value for part in parts for key, value in part.items()}
+
+
+def _name_device(found: Found) -> str:
+    return str(found.chosen["device"]).upper().replace("+", ",")
 
 
 DECLARATION = Declaration(

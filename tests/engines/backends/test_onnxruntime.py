@@ -21,9 +21,7 @@ from engines.backends.base import BuildRequest, EngineFault, EngineMissing
 from engines.backends.elements import pack_elements, unpack_elements
 from engines.backends.onnxruntime.engine import Settings, _find_precision
 from engines.contract.suite import small_model
-from engines.declaration import Cure
 from engines.graph import external
-from engines.spec import parse
 
 node = helper.make_node
 FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
@@ -310,22 +308,3 @@ def test_check_py_cannot_tell_of_a_provider_that_computes_nothing(provider: str,
 def test_options_of_a_provider_decide_what_it_computes_in(spec: str, precision: str) -> None:
     chosen = options.values(options.check(f"onnxruntime:{spec}"))
     assert _find_precision(msgspec.convert({**chosen, "prepacking": False}, Settings)) == precision
-
-
-@pytest.mark.parametrize(
-    ("spec", "off", "python", "cpp"),
-    [
-        ("threads=1", "threads=1", "options.intra_op_num_threads = 1", "options.SetIntraOpNumThreads(1);"),
-        (
-            "optimization=basic", "optimization=basic",
-            "options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC",
-            "options.SetGraphOptimizationLevel(ORT_ENABLE_BASIC);",
-        ),
-        ("threads=1", "", "", ""),
-    ],
-)  # fmt: skip
-def test_what_to_paste_first_is_the_setting_that_cures(spec: str, off: str, python: str, cpp: str) -> None:
-    found = outside.found(parse(f"onnxruntime:{spec}"), "1.31.1")
-    recipes = outside.by_hand(found).apply(found, Cure(switched_off=(off,) if off else ()))  # type: ignore[misc]
-    assert [recipe.line for recipe in recipes] == [python, cpp]
-    assert all(recipe.line in recipe.text for recipe in recipes)
