@@ -298,7 +298,7 @@ def screen(count: int) -> Callable[[Path], Cells]:
             shown.wait(20.0)
             rest = (shown.used() - before) * 5
         finally:
-            shown.child.close(force=True)
+            shown.child.close()
         said = f"on the screen after {drawn.seconds:.1f} s; at rest {rest:.1f} % of a core"
         return [f"the terminal's list of {count:,} ended sessions", drawn.processor, "", "", "", "", "", said]
 

@@ -26,6 +26,8 @@ from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.session import folder as folders
 
+from ..terminal_child import Child
+
 pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600)]
 
 NODES, PROBES, LOG_BYTES = 10_000, 1_000, 100 << 20
@@ -87,9 +89,7 @@ class Screen:
         environment = {**os.environ, "NARROWDOWN_HOME": str(home / "sessions"), "XDG_STATE_HOME": str(home / "state")}
         environment |= {"XDG_CONFIG_HOME": str(home), "TERM": "xterm-256color", "COLORTERM": "truecolor"}
         start = "import sys; from wizard.cli import main; sys.exit(main())"
-        words = ["-P", "-c", start, *words]
-        self.child = pexpect.spawn(sys.executable, words, env=environment, dimensions=size[::-1], cwd=str(home))
-        self.child.delaybeforesend = None
+        self.child = Child([sys.executable, "-P", "-c", start, *words], environment, home, size)
         self.bursts: list[tuple[float, int]] = []  # when something was written, and how much
         self._text = ""
 
@@ -142,7 +142,7 @@ def screens() -> Iterator[list[Screen]]:
     opened: list[Screen] = []
     yield opened
     for screen in opened:
-        screen.child.close(force=True)
+        screen.child.close()
 
 
 def chain(path: Path, nodes: int) -> None:

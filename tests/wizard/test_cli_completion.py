@@ -14,6 +14,7 @@ from wizard.cli.grammar import DEMOS
 from wizard.cli.parsing import Parser, inner
 
 from ..patience import allow
+from ..terminal_child import Child
 
 
 def words(*typed: str) -> list[str]:
@@ -108,25 +109,22 @@ def test_fish_asks_through_its_script(surroundings: dict[str, str]) -> None:
 @pytest.mark.timeout(300)
 def test_zsh_asks_through_its_script(surroundings: dict[str, str]) -> None:
     """Keys into a terminal: zsh completes nowhere else."""
-    pexpect = pytest.importorskip("pexpect")
     if shutil.which("zsh") is None:
         pytest.skip("no zsh on this machine")
-    functions = Path(surroundings["HOME"]) / "functions"
-    functions.mkdir()
+    home = Path(surroundings["HOME"])
+    (functions := home / "functions").mkdir()
     (functions / "_narrowdown").write_text(completion.SCRIPTS["zsh"])
-    shell = pexpect.spawn(
-        "zsh", ["-f", "-i"], env=surroundings, cwd=surroundings["HOME"], encoding="utf-8", timeout=allow(60)
-    )
+    shell = Child(["zsh", "-f", "-i"], surroundings, home, encoding="utf-8", timeout=allow(60))
     shell.sendline(f"fpath=({functions} $fpath); autoload -Uz compinit; compinit -u; echo be''gun")
     shell.expect("begun")
     for line, wanted in (*TYPED, ("narrowdown run a", {"model.onnx"})):
         shell.send(f"{line}\t")
         for word in sorted(wanted):  # as zsh lists them
             shell.expect_exact(word if len(wanted) > 1 else word.removeprefix(line.split(" ")[-1]))
-        shell.sendcontrol("u")
+        shell.send("\x15")
         shell.sendline(f"echo en''ded {line.split(' ')[1]}")
         shell.expect_exact(f"ended {line.split(' ')[1]}")
-    shell.close(force=True)
+    shell.close()
 
 
 @pytest.mark.parametrize("shell", completion.SCRIPTS)

@@ -13,6 +13,7 @@ import pexpect
 import pyte
 
 from ...patience import allow
+from ...terminal_child import Child
 
 
 class Terminal:
@@ -34,15 +35,8 @@ class Terminal:
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.Stream(self.screen)
         start = "import sys; from wizard.cli import main; sys.exit(main())"
-        self.child = pexpect.spawn(
-            sys.executable,
-            ["-P", "-c", start, *words],
-            env=environment,
-            dimensions=(rows, columns),
-            encoding="utf-8",
-            cwd=str(home),
-            ignore_sighup=deaf,
-        )
+        line = [sys.executable, "-P", "-c", start, *words]
+        self.child = Child(line, environment, home, size, deaf=deaf, encoding="utf-8")
 
     def look(self) -> str:
         """The screen as text, after taking in what has come."""
@@ -63,7 +57,7 @@ class Terminal:
             if any(word in text for word in wanted):
                 return text
             assert time.monotonic() - begun < allow(seconds), f"none of {wanted} came up:\n{text}"
-            assert not ended, f"it ended ({self.child.exitstatus}, signal {self.child.signalstatus}):\n{self.raw}"
+            assert not ended, f"it ended ({self.child.tell()}):\n{self.raw}"
             ended = not self.child.isalive()  # what it said last is looked at once more
 
     def together(self, *wanted: str, seconds: float = 60) -> str:
@@ -99,7 +93,7 @@ class Terminal:
 
     def close(self) -> None:
         """End the program, and the runners that it has left at work: each would wait for a person for a minute yet."""
-        self.child.close(force=True)
+        self.child.close()
         for told in self._sessions.glob("*/progress.json"):
             with contextlib.suppress(OSError, ValueError):
                 runner = json.loads(told.read_bytes())["pid"]
