@@ -13,8 +13,7 @@ from pathlib import Path
 OURS = ("wizard", "engines", "flows")
 OF_WORKERS = ("engines",)  # all that a worker ever loads of them
 ROOT = Path(__file__).parents[1]  # where they lie side by side
-# When the first of our modules were read, which a copy of this process has from it (``engines.processes``).
-_BEGUN = time.time()
+_BEGUN = time.time()  # when the first of our modules were read
 # What a package that is imported is called where it is installed from.
 _CALLED = {"yaml": "pyyaml", "google": "protobuf", "PIL": "pillow", "ml_dtypes": "ml-dtypes"}
 

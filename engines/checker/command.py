@@ -11,14 +11,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
 from engines.checker import environment, keeper
-from engines.processes import open_pipes
 
 if TYPE_CHECKING:
     import socket
@@ -210,7 +209,7 @@ def _keep(line: Sequence[str], folder: Path, handed: Collection[str]) -> _Kept:
     given = environment.for_checker(os.environ, handed)
     mark = given.pop("NARROWDOWN_WORKER", "")
     order = keeper.order(str(folder), mark, line, given)
-    with open_pipes(1, 0, 0, 0) as (ours, its):
+    with _open_pipes(1, 0, 0, 0) as (ours, its):
         try:
             keeper.send(_line(given), order, its)
         except OSError:  # it was killed since the last check
@@ -218,6 +217,27 @@ def _keep(line: Sequence[str], folder: Path, handed: Collection[str]) -> _Kept:
             keeper.send(_line(given), order, its)
     held, out, err, told = ours
     return _Kept(held, _Bounded(os.fdopen(out, "rb", 0)), _Bounded(os.fdopen(err, "rb", 0)), _Told(told))
+
+
+@contextlib.contextmanager
+def _open_pipes(*ways: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Pipes to another process, each told by our end of it: 1 where we write, 0 where we read. Gives our ends, and its, which are
+    closed behind the block; ours only where it fails. Raises OSError."""
+    ours: list[int] = []
+    its: list[int] = []
+    try:
+        for way in ways:
+            ends = os.pipe()
+            ours.append(ends[way])
+            its.append(ends[1 - way])
+        yield ours, its
+    except BaseException:
+        for fd in ours:
+            os.close(fd)
+        raise
+    finally:
+        for fd in its:
+            os.close(fd)
 
 
 _lines: list["socket.socket"] = []  # what this process's keeper takes its orders from, once there was one

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import time
 from collections import deque
 
@@ -11,7 +12,6 @@ import msgspec
 
 from engines.checker import keeper
 from engines.probe import AnyProbe, Measure
-from engines.processes import Process
 from engines.workers import watchdog
 from engines.workers.protocol import FromWorker, Work
 
@@ -29,7 +29,7 @@ class Child:
     """One worker process. ``mark``: what it and all that it starts carry in their environment. ``ready``: it has said hello.
     ``models``, ``builds``, ``engines`` (specs that it has built with): what it is taken to hold, the latest last."""
 
-    def __init__(self, process: Process, mark: str) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", mark: str) -> None:
         self.process = process
         self.reader = asyncio.StreamReader(limit=_LINE_LIMIT, loop=asyncio.get_running_loop())
         self.mark = mark

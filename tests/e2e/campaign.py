@@ -71,9 +71,6 @@ def on_import(wanted, change):
     sys.meta_path.insert(0, Watch())
 """
 
-# Of a sitecustomize: every process of the program reads it anew. One with a second thread is copied by none.
-READ_ANEW = "import threading, time; threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start()\n"
-
 # Put on the runner's path: the journal's Nth line of this process is its last. The product knows nothing of it.
 _SHIM = (
     """
@@ -83,9 +80,7 @@ ARGUMENTS = " ".join(getattr(sys, "orig_argv", sys.argv)).replace(os.sep, "/")
 RUNNER, WORKER = "runner/__main__.py" in ARGUMENTS, "workers/__main__.py" in ARGUMENTS
 MANNER = os.environ.get("CAMPAIGN_MANNER")
 
-if MANNER or any(os.environ.get(f"CAMPAIGN_{name}") for name in ("CLOCK", "SYNCED", "LOST")):
-    """
-    + READ_ANEW
+"""
     + ON_IMPORT
     + """
 if os.environ.get("CAMPAIGN_CLOCK"):

@@ -2,9 +2,8 @@
 what it is told to do, and hundreds are started. It is a process of its own all the same, with its own streams, folder and
 environment. Streams, terminals, signals and interruptions are tested on the script that is installed.
 
-Its runner, its workers and its one-off work in the machine room are copies in turn, which have numpy, onnx and ONNX Runtime:
-reading these for each took half of the processor's time of whole sessions. That the application itself loads none of them is
-tested where it is started as usual (``tests/wizard/test_cli_grammar.py``).
+What the command itself starts, its runner, its workers and the machine room, is started as the product starts it. The process
+that is copied has a single thread and nothing native in it.
 
 A check that travels with a case is a copy of another one, which has read numpy, onnx and ONNX Runtime and nothing of ours.
 
@@ -23,9 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
-import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -135,20 +132,6 @@ def stand_by(fd: int) -> None:
     os.chdir(folder)
 
 
-def run_module(line: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-    """``subprocess.run`` of ``python -P -m MODULE WORD...``, as a copy of this process."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()  # else it is said twice
-        if not (copy := os.fork()):
-            wear({0: os.open(os.devnull, os.O_RDONLY), 1: out.fileno(), 2: err.fileno()})
-            sys.argv = line[3:]
-            run_to_its_end(lambda: runpy.run_module(line[3], run_name="__main__", alter_sys=True))
-        code = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
-        said = [stream.seek(0) or stream.read().decode(errors="replace") for stream in (out, err)]
-    return subprocess.CompletedProcess(line, code, *said)
-
-
 def run_to_its_end(program: Callable[[], object]) -> NoReturn:
     """Run it, and end this process as it does. What a library would wait for at the end are threads of the original, which has
     them still: ONNX Runtime, once it has run a model, waits for ever."""
@@ -183,35 +166,19 @@ def wear(streams: Mapping[int, int]) -> None:
 
 
 def read_ours() -> None:
-    """Read the program, what its workers read, and files of ours that are kept; and have it start copies of this process."""
-    import engines
+    """Read what commands read of the program, and files of ours that are kept. Nothing native, no thread."""
     import wizard.cli
-    from engines import processes
     from engines.known.table import read_table
-    from wizard import machine_room
     from wizard.report.html import read_template
     from wizard.session.naming import titles
 
     for _, name, _ in pkgutil.walk_packages(wizard.__path__, "wizard."):
         if not name.startswith("wizard.tui") and not name.endswith("__main__"):
             importlib.import_module(name)
-    # Not what begins threads, or asks for packages that may be missing.
-    left = (
-        "engines.demos",
-        "engines.contract",
-        "engines.cluster",
-        "engines.backends.openvino",
-        "engines.backends.tensorrt",
-    )
-    for _, name, _ in pkgutil.walk_packages(engines.__path__, "engines."):
-        if not name.startswith(left) and not name.endswith("__main__"):
-            importlib.import_module(name)
-    for name in ("onnxruntime", "onnx_graphsurgeon"):
-        importlib.import_module(name)
-    processes._NATIVE = ()  # threads that numpy has begun are not in a copy, and it begins others there
-    machine_room.subprocess = types.SimpleNamespace(**{**vars(subprocess), "run": run_module})
     for read in (read_template, read_table, titles):  # of our own files, and kept: whoever reports reads them
         read()
+    if native := {"numpy", "onnx", "onnxruntime"} & sys.modules.keys():
+        sys.exit(f"A command would be a copy of a process with {native} in it.")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from . import tiny
-from .campaign import READ_ANEW
 
 INJECTION = '''
 """One fault, in one measurement of one worker."""
@@ -100,7 +99,7 @@ def test_a_worker_that_is_lost_costs_one_probe(
     model, inputs = tiny.parts(tmp_path, 3)
     hooks, once, session = tmp_path / "hooks", tmp_path / "struck", tmp_path / "s"
     hooks.mkdir()
-    (hooks / "sitecustomize.py").write_text(READ_ANEW + INJECTION)
+    (hooks / "sitecustomize.py").write_text(INJECTION)
     path = os.pathsep.join(filter(None, (str(hooks), os.environ.get("PYTHONPATH"))))
     surroundings |= {"PYTHONPATH": path, "LOST_FAULT": fault, "LOST_STEP": step, "LOST_ONCE": str(once)}
     ran = narrowdown(

@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is not None:
         return run(list(argv))
     gc.disable()  # what is loaded stays: looking through it again and again takes a tenth of the start
-    code = run(sys.argv[1:], alone=True)
+    code = run(sys.argv[1:])
     leave(code)
     return code
 
@@ -43,18 +43,15 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def run(words: list[str], *, alone: bool = False) -> int:
-    """As ``main``, of these words. ``alone``: this process does nothing else."""
+def run(words: list[str]) -> int:
+    """As ``main``, of these words."""
     sys.excepthook = last_resort
     streams.prepare()
     try:
         same_installation()
         plain_words(words)
-        from engines import installed, processes  # the first notes when this process began
+        from engines import installed  # which notes when this process began
         from wizard.cli.arguments import parse
-
-        if alone:
-            processes.permit_copies()
 
         arguments = parse(words)
         code = int(arguments.command(arguments))

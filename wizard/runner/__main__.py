@@ -36,12 +36,10 @@ def main() -> int:
     gc.disable()  # what is loaded stays: looking through it again and again takes a tenth of the start
     _pin_packages()
     try:
-        from engines import processes
         from wizard.runner.process import serve
     except ImportError as error:
         return _lacking(error, Path(sys.argv[1]))
 
-    processes.permit_copies()
     return serve(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "{}")
 
 

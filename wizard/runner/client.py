@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -40,6 +40,9 @@ _CLOSED = {
     errno.EPERM: "There is no permission to write into",
     errno.EROFS: "The disk is read-only that holds",
 }
+
+if TYPE_CHECKING:
+    import subprocess
 
 Role = Literal["controller", "watch"]
 
@@ -70,7 +73,7 @@ class Client:
         self._wanted: Role = "controller"
         self._tail = Tail(self.folder / NAME, brief=brief)
         self._lock = threading.Lock()
-        self._process: processes.Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._left = False  # the session, so that nobody greets a runner that begins to listen
         self._lines: Any = None

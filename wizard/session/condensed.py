@@ -47,8 +47,6 @@ class Condensed(msgspec.Struct, frozen=True, array_like=True):
 
 # The one that this process has made or read last, by path, device and inode.
 _latest: dict[tuple[Path, int, int], Condensed] = {}
-# A copy of this process (``engines.processes``) has none of its files, so it can read no place of it again.
-os.register_at_fork(after_in_child=_latest.clear)
 
 
 def find(file: BinaryIO, path: Path) -> Condensed | None:

@@ -60,10 +60,8 @@ class Built:
         self._program, self._was = program, was
         self._types = schema.element_types(model)
         self._folder: Path | None = Path(tempfile.mkdtemp(prefix="narrowdown-"))
-        # Who drops it without closing it, for an error on the way say, leaves nothing. Not at a process's end: a copy of it
-        # (fork) that ends would take the folder from the first one.
+        # Who drops it without closing it, for an error on the way say, leaves nothing.
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self._remove.atexit = False
 
     @property
     def folder(self) -> Path:

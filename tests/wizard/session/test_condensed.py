@@ -225,18 +225,6 @@ def test_no_probe_is_decoded_twice(place: Path, monkeypatch: pytest.MonkeyPatch)
     assert read_count(place, monkeypatch) == DECISIVE + 1
 
 
-def test_a_copy_of_this_process_remembers_none(place: Path) -> None:
-    """It has none of its files (``engines.processes``): a runner that was copied from ``resume`` called the journal damaged."""
-    forget(place)
-    place.write_bytes(lines(EVENTS))
-    told(place)
-    assert len(condensed._latest) == 1
-    if not (pid := os.fork()):
-        os._exit(len(condensed._latest))
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert len(condensed._latest) == 1
-
-
 def test_little_is_not_worth_keeping(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forget(place)
     monkeypatch.setattr(condensed, "WORTH", len(lines(EVENTS)) + 1)
