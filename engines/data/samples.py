@@ -23,6 +23,7 @@ from engines.data import draws, files, near, roles
 from engines.data.arrays import write_npy
 from engines.data.input_problem import InputProblem
 from engines.graph import dimensions, load
+from engines.graph.codes import find_codes
 from engines.graph.index import Tensor
 from engines.graph.load import StoredModel, np_dtype
 from engines.nearest import suggest_or_list, suggestion
@@ -35,10 +36,6 @@ __all__ = [
 ]  # fmt: skip
 
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
-# Operators that read or make codes: the default tolerance follows.
-_ON_CODES = frozenset(
-    {"DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear"}
-)
 _MOST_ELEMENTS = 1 << 31  # of one random array
 
 Dims = tuple[int | str, ...]
@@ -165,13 +162,15 @@ class _Loading:
             return feeds
 
         digest = _keep_inputs(self.store, write)
+        codes = find_codes(self.model)
         return {
             "inputs": digest,
             "samples": [msgspec.to_builtins(f.info) for f in feeds],
             "batched": [f.info.id for f in feeds if f.rows],
             "guesses": roles.join_guesses(self.guesses),
             "warnings": list(self.warnings),
-            "codes": self._find_codes(),
+            "codes": codes.held,
+            "rounded": codes.rounded,
             "half": self._find_half_type(),
             "large": self.large,
         }
@@ -180,14 +179,6 @@ class _Loading:
         """``fp16`` or ``bf16`` where nodes of the model give such tensors."""
         made = {t.dtype for t in self.index.tensors if t.kind == "node"}
         return "fp16" if "float16" in made else "bf16" if "bfloat16" in made else ""
-
-    def _find_codes(self) -> str:
-        """``int8`` or ``fp8`` where the model is quantized: what its codes are (``int8`` also where it has both)."""
-        on_codes = [node for node in self.index.nodes if node.op in _ON_CODES]
-        if not on_codes:
-            return ""
-        read = {self.index.tensors[t].dtype for node in on_codes for t in node.reads[:1]}
-        return "fp8" if all(dtype.startswith("float8") for dtype in read) else "int8"
 
     def _load_feeds(self, folder: Path) -> list[_Feed]:
         feeds: list[_Feed] = []
@@ -246,7 +237,7 @@ class _Loading:
         samples = [sample for rows in parts for sample in rows]
         what = near.classify_inputs(self.index, samples)
         # A quantized model is calibrated for what is usual: it has no room beyond, and steps too coarse for what is faint.
-        narrow = bool(self._find_codes())
+        narrow = bool(find_codes(self.model).rounded)
         firsts = [sum(map(len, parts[:i])) for i in range(len(parts))]
         for number in range(self.probe.start + len(feeds), self.probe.start + self.probe.near):
             which = number % len(real)

@@ -44,6 +44,11 @@ def is_quantize(node: Node) -> bool:
     return node.op in (QUANTIZE, DYNAMIC) and node.domain in _DOMAINS
 
 
+def is_rounding(op: str) -> bool:
+    """Whether an operator rounds what it is fed, or what it gives, to codes while the model runs."""
+    return op in (QUANTIZE, "QGemm") or op.startswith(("DynamicQuantize", "QLinear"))
+
+
 def is_dequantize(node: Node) -> bool:
     return node.op == DEQUANTIZE and node.domain in _DOMAINS
 

@@ -30,6 +30,7 @@ from engines.search.looks import Looks, look_again
 from engines.search.nearby import Nearby, try_nearby
 from engines.search.randomness import measure_random, say_random
 from engines.search.statistics import binomial_interval, least_share, looks_to_settle, say_ruled_out
+from engines.search.switches import list_switches
 from engines.search.twin import note_dear
 from engines.search.whole import list_feeds, lock_failure, probe_whole
 from engines.spec import parse, unquantized
@@ -160,6 +161,7 @@ class _Seen(NamedTuple):
     failures: int  # of these looks
     nearby: Nearby
     wide: tuple[str, ...]  # sentences: what the engine computes in FP32 unasked
+    plain_equal: bool = False  # a pass gives other answers, and with the optimizers off the reference's outputs
 
 
 def _look_around(
@@ -179,10 +181,21 @@ def _look_around(
     if not tried.verdict and not tried.moved.explains:
         findings = note_dear(ctx, findings, m)
     wide = yield from _say_wide(ctx, findings, rule, worst(m.results, rule)[2], emulated)
-    nearby = Nearby()
+    nearby, plain_equal = Nearby(), False
     if not tried.verdict and findings.signature is None and not m.facts.get("untouched"):
         nearby = yield from try_nearby(ctx, findings, m)
-    return _Seen(ctx, findings, rule, m, tried, emulated, looks, failures, nearby, wide)
+        plain_equal = yield from _ask_plain_engine(ctx, findings, m, rule)
+    return _Seen(ctx, findings, rule, m, tried, emulated, looks, failures, nearby, wide, plain_equal)
+
+
+def _ask_plain_engine(ctx: StepContext, findings: Findings, m: Measurement, rule: Criterion) -> Sub[bool]:
+    """Where a pass gives other answers: whether the engine gives exactly the reference's outputs with its optimizers off."""
+    switches = list_switches(ctx.engine, ctx.engine_info)
+    if not switches.optimizers or not any(other for other, *_ in words.count_answers(m.results, rule).values()):
+        return False
+    yield Note("is it the engine's optimizers that change the answers?")
+    off = yield from asked(probe_whole(ctx, findings, engine=switches.without(switches.optimizers)))
+    return off.status == "ok" and bool(off.results) and all(s.equal for r in off.results for s in r.outputs)
 
 
 def _decide_verdict(seen: _Seen) -> Verdict:
@@ -263,7 +276,7 @@ def _say_all(seen: _Seen, outcome: CompareOutcome) -> tuple[str, ...]:
         *words.say_made_up(seen.findings, seen.looks, seen.failures),
         said,
         *words.say_small(m.results, outcome, rule),
-        *words.say_answers(m.results, rule),
+        *words.say_answers(m.results, rule, plain_equal=seen.plain_equal),
         *words.say_same_codes(seen.ctx, seen.findings, outcome.verdict),
         *words.say_taken(m),
         *(words.say_untouched(m, rule) or words.say_others(outcome)),

@@ -200,21 +200,11 @@ def _say_unequal(score: Score) -> str:
     return f"{few}, by at most {score.max_abs:g}, and whole numbers must be equal{allow}"
 
 
-def say_answers(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str, ...]:
-    """How many of the samples get another answer from each output that gives class scores, as sentences: of an output that is
-    judged by its answers, and of one whose name says so and that has rows: a vector may be one score at each moment."""
-    by_output: dict[str, list[Score]] = {}
-    for score in (s for r in results for s in r.outputs):
-        if score.answer is not None and score.answer.rows:
-            by_output.setdefault(score.name, []).append(score)
+def say_answers(results: tuple[SampleResult, ...], rule: Criterion, *, plain_equal: bool = False) -> tuple[str, ...]:
+    """How many of the samples get another answer from each output that gives class scores, as sentences. ``plain_equal``: of a
+    pass, whether the engine gives the reference's outputs with its optimizers off."""
     said = []
-    for name, scores in by_output.items():
-        vector = all(len(s.shape) < 2 for s in scores)
-        if rule.metric not in ANSWERS and (vector or not _CLASS_SCORES.search(name)):
-            continue
-        rows = [(s.answer.rows, s.answer.top1) for s in scores if s.answer]
-        total, other = sum(n for n, _ in rows), sum(round(n * share) for n, share in rows)
-        things = "samples" if all(n == 1 for n, _ in rows) else "rows"
+    for name, (other, total, things) in count_answers(results, rule).items():
         if total == 1:
             said.append(
                 f"{name} gives {'another' if other else 'the same'} top-1 answer{'' if other else ' as the reference'}."
@@ -223,7 +213,30 @@ def say_answers(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str
             said.append(f"{other} of {total} {things} get another top-1 answer from {name}.")
         else:
             said.append(f"In all {total} {things} the top-1 answer from {name} is the reference's.")
+    if plain_equal:
+        said.append(
+            "With its optimizers off the engine gives exactly the reference's outputs. If other answers matter to you, judge by "
+            "them (--metric top1): then the optimizer at fault is looked for."
+        )
     return (*_say_no_answer(results, rule), *said)
+
+
+def count_answers(results: tuple[SampleResult, ...], rule: Criterion) -> dict[str, tuple[int, int, str]]:
+    """(rows with another top-1 answer, all rows, what a row is) of each output that gives class scores: of an output that is
+    judged by its answers, and of one whose name says so and that has rows: a vector may be one score at each moment."""
+    by_output: dict[str, list[Score]] = {}
+    for score in (s for r in results for s in r.outputs):
+        if score.answer is not None and score.answer.rows:
+            by_output.setdefault(score.name, []).append(score)
+    counts = {}
+    for name, scores in by_output.items():
+        vector = all(len(s.shape) < 2 for s in scores)
+        if rule.metric not in ANSWERS and (vector or not _CLASS_SCORES.search(name)):
+            continue
+        rows = [(s.answer.rows, s.answer.top1) for s in scores if s.answer]
+        things = "samples" if all(n == 1 for n, _ in rows) else "rows"
+        counts[name] = (sum(round(n * share) for n, share in rows), sum(n for n, _ in rows), things)
+    return counts
 
 
 def _say_no_answer(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str, ...]:

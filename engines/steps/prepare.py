@@ -49,14 +49,17 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             bodies=int(taken.facts.get("bodies", 0)),
             notes=(*findings.notes, *taken.facts.get("warnings", ())),
         )
-    half = ""
+    steps = half = ""
     if not findings.inputs and not works.needs_no_inputs(ctx):
         yield Note("reading the inputs")
         made = yield from asked(_inputs(ctx, findings))
         if made.status != "ok":
             raise intake.no_inputs(made, problem.inputs)
-        # A journal of an earlier version says whether it is quantized, and not to what.
+        # A journal of an earlier version says whether it is quantized, and not to what or whether in its weights alone.
         codes = str(made.facts.get("codes") or ("int8" if made.facts.get("quantized") else ""))
+        # An engine that is held against the same codes may be off by what is rounded while it runs; of weights nothing is.
+        same_codes = not (unquantized(ctx.reference) or recorded(ctx.reference))
+        steps = str(made.facts.get("rounded", codes)) if same_codes else codes
         # Against the model before it was converted, what halves cost is no failure.
         stated = str(made.facts.get("half", ""))
         half = stated if unquantized(ctx.reference) else ""
@@ -74,7 +77,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
         yield from golden_reference.refuse_unfit(ctx, findings)
     if findings.criterion is None:
         findings = msgspec.structs.replace(
-            findings, criterion=criterion(problem, findings.codes or half or ctx.engine_info.precision)
+            findings, criterion=criterion(problem, steps or half or ctx.engine_info.precision)
         )
     return findings
 

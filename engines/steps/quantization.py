@@ -15,6 +15,7 @@ from engines.asking import Amount, Count, Described, StepContext, StepRefused, S
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import worst
 from engines.compare.say import say_amount
+from engines.compare.tolerance import criterion
 from engines.findings import Findings, Workaround
 from engines.graph.index import GraphIndex
 from engines.graph.quantized import (
@@ -151,8 +152,10 @@ def on_float(ctx: StepContext) -> StepContext:
     if unquantized(ctx.reference):
         return ctx
     reference = str(parse(ctx.reference).with_option("quantization", "bypass"))
+    # What quantization may cost is another question than what an engine may make of the same codes.
+    rule = criterion(ctx.problem, ctx.findings.codes) if ctx.findings.criterion and ctx.findings.codes else None
     findings = msgspec.structs.replace(
-        ctx.findings, signature=None, round_signature=None, sample="", patches="", keep=""
+        ctx.findings, criterion=rule, signature=None, round_signature=None, sample="", patches="", keep=""
     )
     return msgspec.structs.replace(ctx, reference=reference, findings=findings)
 

@@ -284,13 +284,45 @@ def test_random_values_of_one_input_do_not_depend_on_the_others(make: Any, store
     assert not np.array_equal(second["a"], second["x"])
 
 
-@pytest.mark.parametrize(("holds", "codes"), [(np.int8, "int8"), (np.uint8, "int8"), (ml_dtypes.float8_e4m3fn, "fp8")])
-def test_what_a_model_is_quantized_to_is_told(make: Any, store: Store, holds: Any, codes: str) -> None:
-    nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["v"]), helper.make_node("Mul", ["x", "v"], ["y"])]
-    weights = {"w": np.ones(4, holds), "s": np.float32(0.5)}
+@pytest.mark.parametrize(
+    ("holds", "rounds", "inside", "codes", "rounded"),
+    [
+        (np.int8, None, False, "int8", ""),
+        (ml_dtypes.uint4, None, False, "int8", ""),
+        (np.int8, np.int8, False, "int8", "int8"),
+        (np.int8, np.uint16, False, "int8", "int16"),
+        (np.int8, np.int8, True, "int8", "int8"),
+        (np.int8, np.uint16, True, "int8", "int16"),
+        (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fn, False, "fp8", "fp8"),
+    ],
+)
+def test_what_a_model_is_quantized_to_is_told(
+    make: Any, store: Store, holds: Any, rounds: Any, inside: bool, codes: str, rounded: str
+) -> None:
+    """Of weights that are codes, and of values that are rounded to codes while it runs, if only in the body of an If."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["f", "s", "zero"], ["w"]),  # of a weight: the same in every run
+        helper.make_node("DequantizeLinear", ["w", "s"], ["v"]),
+        helper.make_node("Mul", ["x", "v"], ["m"]),
+    ]
+    pair = [
+        helper.make_node("QuantizeLinear", ["m", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ]
+    if rounds is None:
+        pair = [helper.make_node("Identity", ["m"], ["y"])]
+    if inside:
+        body = helper.make_graph(pair, "body", [], [helper.make_tensor_value_info("y", FLOAT, [4])])
+        nodes.append(helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body))
+    else:
+        nodes += pair
+    weights = {"f": np.ones(4, np.float32), "zero": np.zeros((), holds), "z": np.zeros((), rounds or np.int8)}
+    weights |= {"s": np.float32(0.5), "c": np.array(True)}
     model = make({"x": (FLOAT, [4])}, nodes, weights, {"y": (FLOAT, [4])})
-    assert given(model, store, random=True)["codes"] == codes
-    assert not given(make({"x": (FLOAT, [4])}), store, random=True)["codes"]
+    facts = given(model, store, random=True)
+    assert (facts["codes"], facts["rounded"]) == (codes, rounded)
+    facts = given(make({"x": (FLOAT, [4])}), store, random=True)
+    assert (facts["codes"], facts["rounded"]) == ("", "")
 
 
 def test_images(tmp_path: Path, make: Any, store: Store) -> None:

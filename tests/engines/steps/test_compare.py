@@ -12,7 +12,7 @@ from engines.compare.criterion import Criterion
 from engines.compare.metrics import score
 from engines.findings import Findings
 from engines.graph.quantized import LOOK_WRONG
-from engines.probe import HUGE, Check, Describe, Import, LoadInputs, Measure, Measurement, SampleResult, Score
+from engines.probe import HUGE, Answer, Check, Describe, Import, LoadInputs, Measure, Measurement, SampleResult, Score
 from engines.steps.compare import explain_error
 from engines.steps.compare_words import say_answers
 
@@ -474,6 +474,27 @@ def test_what_passes_by_the_engine_s_own_choice_of_precision_is_said(
     assert outcome.verdict == "passes"
     assert (f"{said} It is free to." in outcome.message) == told
     assert ("It passes as the engine chose" in outcome.message) == told
+
+
+@pytest.mark.parametrize(("share", "off", "told"), [(0.5, 0.0, True), (0.5, 1e-5, False), (0.0, 0.0, False)])
+def test_of_a_pass_with_other_answers_it_is_said_whether_the_optimizers_make_them(
+    answers: Any, walk: Any, share: float, off: float, told: bool
+) -> None:
+    scores = (Score("logits", rel_l2=0.001, shape=(2, 10), answer=Answer(rows=2, top1=share)),)
+    whole = Measurement(results=tuple(SampleResult(s, scores) for s in ("real:0", "random:0")), run_seconds=60.0)
+    base, asked = oracle(answers, whole, runs=lambda _: whole), []
+
+    def answer(probe: Any) -> Any:
+        if "disabled_optimizers" in getattr(probe, "engine", ""):
+            asked.append(probe.engine)
+            return answers.measured(("real:0", off), ("random:0", 0.0))
+        return base(probe)
+
+    context = answers.context(capabilities={"optimizers": answers.PRESENT}, info={"optimizers": ["A", "B"]})
+    outcome = walk("compare", context, answer).finish.outcome
+    assert outcome.verdict == "passes"
+    assert ("optimizers off" in outcome.message) == told
+    assert asked == ["tensorrt:disabled_optimizers=A+B"] * (share > 0)
 
 
 @pytest.mark.parametrize("codes", ["", "int8", "fp8"])
