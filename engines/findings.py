@@ -143,6 +143,9 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     accused_n: int = 0  # of so many
     of: int = 0  # nodes that could be kept; 0: not counted (an earlier version)
     in_model: tuple[str, ...] = ()  # those nodes by the names of the model in the file, where there is one
+    holders: tuple[
+        str, ...
+    ] = ()  # where some lie in bodies of the user's model: the nodes of its graph that are or hold them
     written: str = ""  # the file that holds it, as it was seen to do: one sentence
     curve: tuple[Point, ...] = ()  # fewest nodes first; each has less error than those before
     condition: str = ""  # it is right while this holds: "'sr' is 16000"
@@ -219,6 +222,7 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     random: tuple[str, ...] = ()  # nodes of the model as it was given that draw random numbers
     bodies: int = 0  # If, Loop and Scan nodes of the model as it was given
     opened: bool = False  # whether it was tried to put plain nodes in their place (``engines.search.bodies``)
+    rests: str = ""  # the working model has plain nodes in their place: what that rests on, a phrase
     # The working model is refused, and is right with plain nodes in the place of If, Loop and Scan: what that rests on, a phrase.
     fixable: str = ""
     # Seconds of the first build of the whole model, where a twin that builds faster is still to be looked for.

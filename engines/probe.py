@@ -167,8 +167,10 @@ class Measure(Probe, frozen=True, tag="measure"):
     ``written`` digest of a stored model, this one, the one that it was made from or one that was made of it, into which
                 ``keep`` is written as a plain file that is read back and run in place of the candidate: ``rest`` is the
                 precision (``fp16``, ``bf16``) of all other nodes, "" leaves their types. facts["written"]: ``names`` of its kept
-                nodes, ``lost``: nodes of this model that it does not have, ``inside``: nodes in the bodies of what is kept,
-                ``of``: nodes of it with all bodies'; with ``save`` the file is the artifact ``worked-around.onnx``.
+                nodes, where some lie in bodies ``holders``: those of its graph that are or hold them, ``lost``: nodes of this
+                model that it does not have, ``inside``: nodes in the bodies of what is kept, ``idle``: nodes of bodies that did
+                not run and are kept, ``of``: nodes of it with all bodies'; with ``save`` the file is the artifact
+                ``worked-around.onnx``.
     ``rewrite`` a name of ``engines.graph.rewrites``: the whole model with that done runs in place of the candidate, its outputs
                 held against the model as it is. ``rewrite_at``: node ids that it is about. facts["rewritten"]: names of the nodes
                 that it changed; of ``APART`` both are about tensors. With ``save`` the model as it

@@ -1,11 +1,12 @@
 """Really typed FP16, BF16 and FP64 models: every float tensor changes its type, except on islands of kept nodes.
 
 The rules are those of ``emulate``, written as types: tensors between two nodes of an island stay in their own type with no cast,
-casts stand at the island's borders only. An operator whose schema does not allow the target type at some input or output keeps
-its own type there. The main graph's inputs and outputs keep their types.
+casts stand at the island's borders only. An island may lie in a body of an If, Loop or Scan: what it gives out of the body keeps
+its own type, in all branches and from one iteration to the next. An operator whose schema does not allow the target type at some
+input or output keeps its own type there. The main graph's inputs and outputs keep their types.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -33,8 +34,19 @@ class _Plan(NamedTuple):
     stores: bool = False
 
 
-def to_precision(model: ModelProto, precision: str, keep: Collection[int]) -> ModelProto:
-    """A copy typed in ``fp16`` or ``bf16``. ``keep``: positions in ``graph.node`` of nodes that stay in FP32.
+class Kept(NamedTuple):
+    """Nodes of a graph that stay in their own type: ``nodes``, positions in ``graph.node``; ``inside``: position of an If, Loop
+    or Scan that is none of these -> name of a body -> those in the body. A body that is not named there stays as it is."""
+
+    nodes: frozenset[int] = frozenset()
+    inside: Mapping[int, Mapping[str, "Kept"]] = {}
+
+
+def to_precision(
+    model: ModelProto, precision: str, keep: Collection[int], inside: Mapping[int, Mapping[str, Kept]] | None = None
+) -> ModelProto:
+    """A copy typed in ``fp16`` or ``bf16``. ``keep``: positions in ``graph.node`` of nodes that stay in FP32; ``inside``: see
+    ``Kept``.
 
     Float32 inputs and outputs of the graph stay float32, with a cast. Names of the graph's inputs and outputs stay; inner tensors
     keep their names in their new type. Raises ``ModelProblem`` for an unknown precision, or where no node can hold it (BF16 below
@@ -47,7 +59,7 @@ def to_precision(model: ModelProto, precision: str, keep: Collection[int]) -> Mo
     version = schema.opsets(model).get("", 13)
     if precision == "bf16" and version < 13:
         raise ModelProblem(f"Typed BF16 needs opset 13 or newer; this model has opset {version}. {CONVERT}")
-    return _convert_model(model, plan, keep)
+    return _convert_model(model, plan, keep, inside)
 
 
 def to_float64(model: ModelProto) -> ModelProto:
@@ -69,15 +81,18 @@ def to_rounded(model: ModelProto) -> ModelProto:
     return _convert_model(model, plan, ())
 
 
-def _convert_model(model: ModelProto, plan: _Plan, keep: Collection[int]) -> ModelProto:
+def _convert_model(
+    model: ModelProto, plan: _Plan, keep: Collection[int], inside: Mapping[int, Mapping[str, Kept]] | None = None
+) -> ModelProto:
     result = deepcopy(model)
     graph = result.graph
-    kept = frozenset(keep)
+    kept = Kept(frozenset(keep), inside or {})
     types = schema.element_types(result)
-    shared = _Shared(plan, schema.opsets(result), names.Fresh(names.used(graph)), [])
-    shared.notes.extend(f"'{name}' keeps its own precision inside." for name in local_calls(result, kept))
+    taken = names.used(graph).union(node.name for scope in names.with_bodies(graph) for node in scope.node)
+    shared = _Shared(plan, schema.opsets(result), names.Fresh(taken), [])
+    shared.notes.extend(f"'{name}' keeps its own precision inside." for name in local_calls(result, kept.nodes))
     scope = _Scope(shared, graph, types, None)
-    scope.convert(kept, {i.name for i in graph.input}, [o.name for o in graph.output])
+    scope.convert(kept, frozenset(i.name for i in (*graph.input, *graph.output)))
     write_notes(result, shared.notes)
     if any(n.op_type == "Cast" and not n.domain for n in graph.node) and "" not in shared.versions:
         result.opset_import.add(domain="", version=_CASTS)  # a model of other domains only
@@ -158,23 +173,26 @@ class _Scope:
 
     # -- conversion
 
-    def convert(self, kept: frozenset[int], fed: Collection[str], outputs: Sequence[str]) -> None:
-        """Convert the graph in place. ``fed``, ``outputs``: its inputs and outputs; in bodies these are of the target type."""
+    def convert(self, kept: Kept | None, own: frozenset[str]) -> None:
+        """Convert the graph in place. ``kept``: None for all of it. ``own``: those of its inputs and outputs that keep their
+        type; the others get the target's."""
+        if kept is None:
+            kept = Kept(frozenset(range(len(self.graph.node))))
         self._new_weights: list[TensorProto] = []
-        inner = self.parent is not None
         for info in self.graph.input:
-            if inner and info.name in fed and self.original_type(info.name) in self.plan.sources:
+            if info.name not in own and self.original_type(info.name) in self.plan.sources:
                 self._set_type(info.type, self.plan.target)
                 self.actual[info.name] = self.plan.target
-        # An output of the main graph keeps its type and name: its producer writes a converted twin.
+        outputs = [o.name for o in self.graph.output]
+        # An output that keeps its type keeps its name, too: its producer writes a converted twin.
         wanted = {
-            name: (self.plan.target if inner else self.original_type(name))
+            name: (self.original_type(name) if name in own else self.plan.target)
             for name in outputs
             if self.original_type(name) in self.plan.sources
         }
         for i, original in enumerate(self.graph.node):
             node = deepcopy(original)
-            self._convert_node(node, i in kept)
+            self._convert_node(node, i in kept.nodes, kept.inside.get(i))
         renames: dict[str, str] = {}
         for name in dict.fromkeys(outputs):
             if name not in wanted:
@@ -185,10 +203,9 @@ class _Scope:
             elif self.current_type(name) != wanted[name] and name in self.own:
                 renames[name] = name
         self._finish(renames, wanted)
-        if inner:
-            for info in self.graph.output:
-                if self.original_type(info.name) in self.plan.sources:
-                    self._set_type(info.type, self.plan.target)
+        for info in self.graph.output:
+            if info.name not in own and self.original_type(info.name) in self.plan.sources:
+                self._set_type(info.type, self.plan.target)
 
     def _finish(self, renames: Mapping[str, str], wanted: Mapping[str, int]) -> None:
         moved: dict[str, str] = {}
@@ -217,11 +234,11 @@ class _Scope:
         self.graph.node.extend(self.nodes)
         del self.graph.value_info[:]
 
-    def _convert_node(self, node: NodeProto, keep: bool) -> None:
+    def _convert_node(self, node: NodeProto, keep: bool, inside: Mapping[str, Kept] | None) -> None:
         """Append a node, reading and writing the types it should."""
         nested = list(names.bodies(node))
         if nested:
-            self._convert_control(node, keep, nested)
+            self._convert_control(node, keep, nested, inside)
             return
         if keep or self._loses_digits(node):
             low_in: Sequence[bool] = (False,) * len(node.input)
@@ -302,7 +319,9 @@ class _Scope:
                 del node.attribute[:]
                 node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(numpy_helper.from_array(array))
 
-    def _convert_control(self, node: NodeProto, keep: bool, nested: Sequence[GraphProto]) -> None:
+    def _convert_control(
+        self, node: NodeProto, keep: bool, nested: Sequence[GraphProto], inside: Mapping[str, Kept] | None
+    ) -> None:
         """If, Loop and Scan: their bodies are converted with them, or left whole and read from outside in the original types."""
         whole = keep or node.op_type not in ("If", "Loop", "Scan") or schema.domain_of(node) != ""
         if not whole and not all(map(self._is_fully_typed, nested)):
@@ -316,16 +335,21 @@ class _Scope:
             )
             self.nodes.append(node)
             return
+        kept = _list_kept(node, inside)
+        own = {place for body, those in kept for place in _list_own(node, body, those)}
+        before = {"If": len(node.input), "Loop": 2, "Scan": 0}[node.op_type]  # inputs that are not carried
         for i, name in enumerate(node.input):
-            node.input[i] = self.read(name, self.plan.target)
-        for name in names.captures(node):  # weights and casts of the outside are made outside, before the node
+            held = i - before in own and i - before < _count_carried(node)
+            node.input[i] = self.read(name, self.original_type(name) if held else self.plan.target)
+        given = {o.name for body in nested for o in body.output}
+        for name in given.intersection(names.captures(node)):  # what a body only hands on is typed outside of it
             if self.owns_weight(name):
                 self.read(name, self.plan.target)
-        for body in nested:
+        for body, those in kept:
             scope = _Scope(self.shared, body, schema.graph_types(body, self.shared.versions, self.types), self)
-            scope.convert(frozenset(), {i.name for i in body.input}, [o.name for o in body.output])
-        for name in node.output:
-            if self.original_type(name) in self.plan.sources:
+            scope.convert(those, _list_ends(node, body, own))
+        for place, name in enumerate(node.output):
+            if place not in own and self.original_type(name) in self.plan.sources:
                 self.actual[name] = self.plan.target
         self.nodes.append(node)
 
@@ -339,6 +363,41 @@ class _Scope:
     def _set_type(self, declared: TypeProto, kind: int) -> None:
         if declared.WhichOneof("value") == "tensor_type":
             declared.tensor_type.elem_type = kind
+
+
+def _list_kept(node: NodeProto, inside: Mapping[str, Kept] | None) -> list[tuple[GraphProto, Kept | None]]:
+    """The bodies of an If, Loop or Scan, each with what stays in it, None for all; nothing stays where ``inside`` is None."""
+    bodies = [(a.name, a.g) for a in node.attribute if a.type == AttributeProto.GRAPH]
+    return [(body, Kept() if inside is None else inside.get(name)) for name, body in bodies]
+
+
+def _count_carried(node: NodeProto) -> int:
+    """How many values a Loop or Scan hands from one iteration to the next; they are its first outputs."""
+    if node.op_type == "Loop":
+        return max(0, len(node.input) - 2)
+    return len(node.input) - int(schema.attribute(node, "num_scan_inputs").i) if node.op_type == "Scan" else 0
+
+
+def _list_own(node: NodeProto, body: GraphProto, kept: Kept | None) -> Iterator[int]:
+    """Outputs of the node, by place, that keep their type as what makes them in the body does."""
+    makers = {name: i for i, inner in enumerate(body.node) for name in inner.output}
+    for place, info in enumerate(body.output[node.op_type == "Loop" :]):
+        i = makers.get(info.name, -1)
+        if kept is None or i in kept.nodes:
+            yield place
+        elif i in kept.inside:
+            inner = body.node[i]
+            places = {p for b, those in _list_kept(inner, kept.inside[i]) for p in _list_own(inner, b, those)}
+            if list(inner.output).index(info.name) in places:
+                yield place
+
+
+def _list_ends(node: NodeProto, body: GraphProto, own: Collection[int]) -> frozenset[str]:
+    """Inputs and outputs of a body that keep their type; ``own``: outputs of the node, by place, that do."""
+    loop = node.op_type == "Loop"
+    carried = _count_carried(node)
+    given = [body.input[place + 2 * loop].name for place in own if place < carried]
+    return frozenset((*given, *(body.output[place + loop].name for place in own)))
 
 
 def _retype_weight(tensor: TensorProto, plan: _Plan) -> None:

@@ -66,7 +66,8 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
     some = (
         f" {left} of {len(findings.samples)} samples run in another way and are left out of the search." if left else ""
     )
-    return _noted(_counted(locked, signature), f"{said} It fails so too, and the search goes on inside.{some}", *kept)
+    inside = msgspec.structs.replace(_counted(locked, signature), rests=say_while(made) or ALWAYS)
+    return _noted(inside, f"{said} It fails so too, and the search goes on inside.{some}", *kept)
 
 
 def _is_right(findings: Findings, m: Measurement) -> bool:

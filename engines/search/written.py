@@ -6,6 +6,7 @@ from engines.asking import Note, Sub, asked
 from engines.compare.judge import by_sample, worst
 from engines.graph.quantized import find_leavable_layers
 from engines.probe import HUGE, Measurement
+from engines.search.bodies import ALWAYS
 from engines.search.inquiry import Inquiry
 from engines.search.known import say_nearly_all
 from engines.search.unseen import Near, list_failing, restrict
@@ -39,11 +40,14 @@ class Right(msgspec.Struct, frozen=True):
 
 class WrittenOut(msgspec.Struct, frozen=True):
     """``said``: one sentence on the file, or on why there is none; "" where precision is nothing that a file says to this engine.
-    ``names``: what is kept, by the names of the model in the file."""
+    ``names``: what is kept, by the names of the model in the file; ``holders``: where some of it lies in bodies of the user's
+    model, the nodes of its graph that are or hold it. ``condition``: the file is right only while this is so."""
 
     files: dict[str, str] = {}
     said: str = ""
     names: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()
+    condition: str = ""
 
 
 class Sides(msgspec.Struct, frozen=True):
@@ -62,7 +66,7 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
     rest = info.precision if info.precision in TYPED and ask.ctx.can("keep") else ""
     if not info.typed or not (rest or find_leavable_layers(ask.index)):
         return WrittenOut()
-    why = ""
+    why, holders = "", ()
     for base in dict.fromkeys((findings.original or findings.model, findings.model)):
         own = base == (findings.original or findings.model)
         yield Note(f"the workaround as a file, made of {'your model' if own else 'the cleaned model'}")
@@ -70,19 +74,26 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
         if m.status != "ok":
             why = why or f"it could not be written: {m.message}"
             continue
-        lost = tuple(m.facts.get("written", {}).get("lost", ()))
+        kept = m.facts.get("written", {})
+        holders = holders or tuple(kept.get("holders", ()))
+        lost = tuple(kept.get("lost", ()))
         right: Right = yield from _try_file(ask, m, keep, base, rest, sides)
         if right.missed <= missed and not (lost and own and base != findings.model and right.missed):
-            kept = m.facts.get("written", {})
             names = tuple(kept.get("names", ()))
             what = "your model" if own else "the cleaned model that was searched"
+            fixed = "" if own else findings.rests
+            if fixed:
+                what = f"{what}, its If, Loop and Scan fixed to how they ran,"
             many = f"{len(names)} {'node' if len(names) == 1 else 'nodes'}"
             said = f"{FILE} ({what} with {many} in FP32), loaded and run: {right.say()}."
             rather = f" Not of your own model: {why.rstrip('.')}." if why else ""
+            bodies = _say_bodies(len(names), kept.get("inside", 0), kept.get("of", 0), kept.get("idle", 0))
             return WrittenOut(
                 dict(m.artifacts),
-                f"{said}{_say_bodies(len(names), kept.get('inside', 0), kept.get('of', 0))}{_say_lost(lost, own)}{rather}",
+                f"{said}{bodies}{_say_lost(lost, own)}{rather}",
                 names,
+                holders,
+                "" if fixed == ALWAYS else fixed,
             )
         why = why or f"written into your model it is {right.say()}{_list_lost(lost)}"
     return WrittenOut(said=f"There is no {FILE}: {why.rstrip('.')}.")
@@ -115,14 +126,17 @@ def _probe(ask: Inquiry, keep: tuple[int, ...], base: str, rest: str, samples: t
     return ask.kept(samples, keep, engine=ask.ctx.engine_info.typed, written=base, rest=rest, **more)
 
 
-def _say_bodies(nodes: int, inside: int, of: int) -> str:
-    """That what is kept has bodies, which are kept as a whole, a sentence with a space in front; "" where it has none. Of a Loop
-    that is all of the model "1 node in FP32" promises what it does not keep."""
-    if not inside:
-        return ""
+def _say_bodies(nodes: int, inside: int, of: int, idle: int) -> str:
+    """What stays beside the nodes that are counted, in sentences with a space in front; "" where that is nothing: all that a
+    kept If, Loop or Scan holds (of a Loop that is all of the model "1 node in FP32" promises what it does not keep), and branches
+    that did not run."""
     many = nodes + inside
-    told = f" An If, Loop or Scan stays there with all that is inside of it, {many} of {of} nodes."
-    return " ".join(filter(None, (told, say_nearly_all(many, of))))
+    told = f" An If, Loop or Scan stays there with all that is inside of it, {many} of {of} nodes." if inside else ""
+    whole = say_nearly_all(many, of) if inside else ""
+    beside = (
+        f" A branch that no sample takes stays as it was, too ({idle} nodes): nothing is known of it." if idle else ""
+    )
+    return f"{told}{f' {whole}' if whole else ''}{beside}"
 
 
 def _list_lost(lost: tuple[str, ...]) -> str:

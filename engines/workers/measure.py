@@ -411,7 +411,10 @@ class _Measuring:
             say=self.progress,
         )
         built = build(self.engine, request)
-        kept = {"names": list(made.names), "lost": list(made.lost), "inside": made.inside, "of": made.of}
+        kept = {
+            "names": list(made.names), "holders": list(made.holders), "lost": list(made.lost),
+            "inside": made.inside, "of": made.of, "idle": made.idle,
+        }  # fmt: skip
         return _Ready(replace(part, model=made.model), built, time.monotonic() - begun, facts={"written": kept})
 
     def _rewrite(self, feed: Feed, part: Cut, begun: float) -> _Ready:

@@ -1,23 +1,24 @@
 """A workaround as a file: nodes kept in FP32, written into a model that engines run as it is typed."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
-from onnx import ModelProto
+from onnx import AttributeProto, GraphProto, ModelProto
 
 from engines.backends.builds import outside_bytes
 from engines.data import originals
-from engines.graph import load
+from engines.graph import load, schema
 from engines.graph.cut import cut
 from engines.graph.emulate import PRECISIONS
 from engines.graph.load import StoredModel
 from engines.graph.names import bodies
-from engines.graph.origin import find_folded, find_origins
+from engines.graph.origin import Place, Steps, find_folded, find_origins
 from engines.graph.quantized import is_quantized
 from engines.graph.standing_alone import standing_alone
-from engines.graph.typed import to_precision
-from engines.graph.unroll import body_size
+from engines.graph.typed import Kept, to_precision
+from engines.graph.unroll import body_size, name_inside
 from engines.probe import Candidate
 from engines.store.content import Store
 from engines.workers.artifact_files import REFERS
@@ -28,14 +29,18 @@ LOOKED_AT = 1 << 20  # bytes of a weight: an epsilon is a number or one for each
 @dataclass(frozen=True)
 class Written:
     """``model``: read back from the bytes that the file has, its weights inside where they are few. ``names``: its
-    nodes that stay in FP32 (of a quantized model: in float). ``lost``: nodes of the searched model that it does not have.
-    ``inside``: nodes in the bodies of those that stay, which stay with them; ``of``: nodes of the whole, with all bodies'."""
+    nodes that stay in FP32 (of a quantized model: in float), those in bodies behind the names of what holds them. ``holders``:
+    those of its graph that are or hold them; () where none is held. ``lost``: nodes of the searched model that it does not have.
+    ``inside``: nodes in the bodies of those that stay, which stay with them; ``of``: nodes of the whole, with all bodies';
+    ``idle``: nodes of bodies that did not run, which stay as well."""
 
     model: ModelProto
     names: tuple[str, ...]
+    holders: tuple[str, ...]
     lost: tuple[str, ...]
     inside: int
     of: int
+    idle: int
 
 
 def write_form(
@@ -47,11 +52,12 @@ def write_form(
     ``ModelProblem``."""
     own = load.load(store, onto)
     places = (
-        dict.fromkeys(keep)
+        {n: Place(n) for n in keep}
         if onto == searched.digest
-        else find_origins(searched.index, own.index, own.engine_names, keep)
+        else find_origins(searched.index, own.index, own.node_protos, own.engine_names, keep)
     )
-    there = frozenset(n if to is None else to for n, to in places.items())
+    there = frozenset(at.node for at in places.values() if not (at.inside and rest))
+    held = sorted({at for at in places.values() if at.node not in there})
     if onto != searched.digest:
         read = {t for n in there for t in own.index.nodes[n].reads}
         there |= find_folded(searched.index, own.index, read | (_find_outside(own, rest) if rest else set()))
@@ -59,20 +65,53 @@ def write_form(
     if is_quantized(own.index) and not originals.keeps_pairs(engine, reference):
         part = originals.leave_layers_float(store, own, part, there, reference)
     model = part.model
+    position = {n: i for i, n in enumerate(part.node_ids)}
     stay = [i for i, n in enumerate(part.node_ids) if n in there]
     inside = sum(body_size(body) for i in stay for body in bodies(model.graph.node[i]))
     of = body_size(model.graph)
+    islands = _group((("", position[at.node]), *at.inside) for at in held if at.node in position).inside
+    idle = _count_idle(model.graph, islands)
     if rest:
-        model = to_precision(model, rest, stay)
+        model = to_precision(model, rest, stay, islands)
     if outside_bytes(model) < REFERS:
         model = ModelProto.FromString(standing_alone(model, own.weights_dir).SerializeToString(deterministic=True))
+    named = [*(Place(n) for n in there), *held]
     return Written(
         model,
-        tuple(own.engine_names[n] for n in sorted(there)),
+        tuple(_name(own, at) for at in sorted(named)),
+        tuple(own.engine_names[n] for n in sorted({at.node for at in named})) if held else (),
         tuple(searched.engine_names[n] for n in sorted(keep - set(places))),
         inside,
         of,
+        idle,
     )
+
+
+def _group(places: Iterable[Steps]) -> Kept:
+    """Nodes that stay, by the graph that they stand in; a body's name in the first step says nothing."""
+    listed = set(places)
+    whole = frozenset(at[0][1] for at in listed if len(at) == 1)
+    deeper: dict[int, dict[str, list[Steps]]] = {}
+    for (_, first), *rest in listed:
+        if first not in whole:
+            deeper.setdefault(first, {}).setdefault(rest[0][0], []).append(tuple(rest))
+    return Kept(whole, {n: {body: _group(those) for body, those in by.items()} for n, by in deeper.items()})
+
+
+def _count_idle(graph: GraphProto, islands: Mapping[int, Mapping[str, Kept]]) -> int:
+    """Nodes of the bodies beside those in which a node stays."""
+    held = [(islands[i], a) for i in islands for a in graph.node[i].attribute if a.type == AttributeProto.GRAPH]
+    return sum(_count_idle(a.g, of[a.name].inside) if a.name in of else body_size(a.g) for of, a in held)
+
+
+def _name(own: StoredModel, place: Place) -> str:
+    """The node's name, behind those of what holds it."""
+    node, name = own.node_protos[place.node], own.engine_names[place.node]
+    for which, at in place.inside:
+        body = schema.attribute(node, which).g
+        called = next(called for called, i in name_inside(body).items() if i == at)
+        node, name = body.node[at], f"{name}/{which}/{called}"
+    return name
 
 
 def _find_outside(own: StoredModel, rest: str) -> set[int]:

@@ -243,7 +243,9 @@ def keep_script(workaround: Workaround | None, version: str) -> str:
     not in an engine that is told by layer. ``version``: of the engine."""
     if workaround is None or workaround.kind != "precision" or not workaround.keep_higher:
         return ""
-    return outside.keep_script(outside.found(parse(workaround.engine), version), workaround.keep_higher)
+    return outside.keep_script(
+        outside.found(parse(workaround.engine), version), workaround.holders or workaround.keep_higher
+    )
 
 
 def say_traces_left(found: Traces, folder: Path) -> str:

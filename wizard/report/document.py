@@ -92,6 +92,9 @@ class Workaround(msgspec.Struct, frozen=True):
     curve: tuple[Kept, ...] = ()
     of: int = 0  # nodes that could be kept; 0: not counted
     holding: tuple[str, ...] = ()  # of ``keep_higher`` the Loop, If and Scan nodes: all inside them is kept, too
+    holders: tuple[
+        str, ...
+    ] = ()  # where some of ``keep_higher`` lie in bodies: the nodes of the graph that are or hold them
     apply: tuple[Recipe, ...] = ()  # in the words of each tool, the engine's own first
 
 

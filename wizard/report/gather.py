@@ -310,6 +310,7 @@ def _workaround(
         cost=w.cost,
         of=w.of,
         holding=_list_holding(index, w),
+        holders=w.holders,
         minimal=w.minimal,
         tried=w.tried,
         condition=w.condition,
@@ -354,7 +355,8 @@ def _cure(w: base.Workaround, index: GraphIndex | None, failing: Found, *, as_gi
     final = [index.tensors[t].name for t in index.outputs] if index and w.kind == "barrier" and as_given else []
     outputs = (*final, *w.switched_off) if final else ()
     plain = w.kind == "control-flow"  # the user's own model, opened; a rewritten one is as the engine took it
-    return Cure(w.in_model or w.keep_names, nameless, failing, FILE if written else "", outputs, plain)
+    names = w.holders or w.in_model or w.keep_names
+    return Cure(names, nameless, failing, FILE if written else "", outputs, plain)
 
 
 def stop(visit: Visit, flow: Flow) -> Stop:

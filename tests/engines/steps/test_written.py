@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from engines.graph import load
 from engines.graph.load import build_index
-from engines.graph.origin import find_folded, find_origins
+from engines.graph.origin import Place, find_folded, find_origins
 from engines.graph.typed import to_precision, to_rounded
 from engines.probe import Measure
 from engines.search.known import list_facts
@@ -173,7 +173,7 @@ def test_a_file_that_is_wrong_is_not_handed_over(failing: Session, monkeypatch: 
     from engines.workers import workaround_model
 
     right = workaround_model.to_precision
-    monkeypatch.setattr(workaround_model, "to_precision", lambda model, rest, keep: right(model, rest, ()))
+    monkeypatch.setattr(workaround_model, "to_precision", lambda model, rest, *_: right(model, rest, ()))
     done = failing.step("workaround").finish
     assert "There is no worked-around.onnx: written into your model it is right on" in done.findings.workaround.written
     assert not any("worked-around.onnx" in row["files"] for row in done.tables["bundle"])
@@ -189,7 +189,9 @@ def chain(*nodes: Any) -> Any:
 
 
 def test_nodes_are_found_again_by_what_they_give_by_name_and_by_the_body_that_they_stood_in() -> None:
-    loop = helper.make_node("Loop", ["n", "", "b"], ["c"], "walk", body=helper.make_graph([], "body", [], []))
+    times, twice = (helper.make_node("Mul", ["s", "s"], [name], name) for name in ("mul", "t"))
+    body = helper.make_graph([helper.make_node("Constant", [], ["k"], value_float=1.0), times, twice], "body", [], [])
+    loop = helper.make_node("Loop", ["n", "", "b"], ["c"], "walk", body=body)
     n = [
         helper.make_tensor_value_info("n", TensorProto.INT64, []),
         helper.make_tensor_value_info("x", TensorProto.FLOAT, [2]),
@@ -206,8 +208,10 @@ def test_nodes_are_found_again_by_what_they_give_by_name_and_by_the_body_that_th
         helper.make_node("Mul", ["other", "other"], ["i"], "walk/body/iteration_0/mul"),
         helper.make_node("Add", ["i", "i"], ["j"], "made of nothing"),
         helper.make_node("Abs", ["j"], ["y"], "last"),
+        helper.make_node("Gather", ["i", "i"], ["row"], "walk/body/iteration_0/row/Gather"),
     )
-    assert find_origins(made, origin, ("exp", "minus", "walk", "last"), range(5)) == {0: 0, 1: 1, 2: 2, 4: 3}
+    found = find_origins(made, origin, nodes, ("exp", "minus", "walk", "last"), range(6))
+    assert found == {0: Place(0), 1: Place(1), 2: Place(2, (("body", 1),)), 4: Place(3), 5: Place(2)}
 
 
 def test_what_a_file_types_as_half_is_rounded_and_what_it_keeps_is_not() -> None:
