@@ -21,6 +21,9 @@ OWN = (
     "/sys/",
     "/usr/",
     "/etc/mime.types",
+    *(
+        place for place in sys.path if place.endswith("site-packages")
+    ),  # of an environment that has others' packages, too
 )
 _watching: list[tuple[tuple[str, ...], list[str]]] = []
 
