@@ -3,7 +3,8 @@ becomes of the session where they do not.
 
 Found wrong, it is replaced by the engine that was confirmed against it, and the failure is locked anew; where the engine under
 test is right by that one there is no failure, and where it cannot stand in the session cannot go on. A reference and an engine
-that share code may be wrong alike, which nothing but a third computation can see.
+that share code may be wrong alike, which nothing but a third computation can see. Where the session cannot go on, it is looked
+for where the reference and who speaks against it part.
 """
 
 from typing import Literal
@@ -14,11 +15,20 @@ from engines.asking import Note, StepContext, Sub, asked
 from engines.compare.criterion import Criterion
 from engines.compare.judge import exceed, limit, worst
 from engines.findings import Findings, Replaced
+from engines.options import families
 from engines.probe import Measurement
 from engines.search.golden_reference import Trial
 from engines.search.noise import WITHIN, Moved, measure_moves, move_last_place
+from engines.search.parting import Parting, find_parting
 from engines.search.voices import CLEARLY, CONFIRMED, Bounds, Heard, hear_voices, name_voice
-from engines.search.whole import choose_feed, list_failing, lock_failure, probe_whole, sign_failure
+from engines.search.whole import (
+    choose_feed,
+    is_exact_unoptimized,
+    list_failing,
+    lock_failure,
+    probe_whole,
+    sign_failure,
+)
 
 # Seconds for one run of the whole model up to which a confirmed voice serves as the reference of a search: each probe runs a part
 # of the model on it, and there are hundreds. Chosen, not measured: at 5 s they take most of an hour.
@@ -34,7 +44,9 @@ class Tried(msgspec.Struct, frozen=True):
 
     ``verdict``: "" where the trial decides nothing; ``reference``: the reference is wrong or unsteady, and the engine may be
     right; ``unresolved``: there are two sides and nobody to settle it. ``moves``: the second run of the reference against its
-    first. ``sides``: the engine under test agrees with the one voice that differs from the reference. ``export``: the model is
+    first. ``sides``: the engine under test agrees with the one voice that differs from the reference. ``doubted``: that voice
+    differs by far more than rounding makes, and engine and reference, which agree, share code. ``parting``: where the reference
+    and that voice part. ``export``: the model is
     not what the golden outputs were recorded of; ``golden``: what was found with golden outputs.
     """
 
@@ -48,6 +60,8 @@ class Tried(msgspec.Struct, frozen=True):
     steady: bool = True
     moves: float = 0.0
     sides: bool = False
+    doubted: bool = False
+    parting: Parting = Parting()
     why: str = ""  # why a reference that is wrong could not be replaced
     golden: Trial | None = None
 
@@ -91,20 +105,46 @@ def try_reference(ctx: StepContext, findings: Findings, m: Measurement, bounds: 
             heard = msgspec.structs.replace(heard, standing="open", moves=moves)
     tried = msgspec.structs.replace(tried, heard=heard)
     if heard.standing == "wrong":
-        return (yield from _replace_reference(tried, feed, bounds))
-    signature = findings.signature
-    if signature is None or heard.standing not in ("alone", "open"):
-        return tried
-    if heard.standing == "open":
-        # Computations that differ among themselves by as much as the engine differs from one of them accuse nobody.
-        unclear = signature.error < CLEARLY * heard.spread
+        tried = yield from _replace_reference(tried, feed, bounds)
+    elif heard.standing == "alone":
+        tried = yield from _weigh_alone(tried, feed, bounds)
+    elif heard.standing == "open" and findings.signature is not None:
+        # Computations that differ among themselves by as much as the engine differs from one of them accuse nobody, unless all
+        # are within what is allowed.
+        unclear = heard.spread >= limit(rule, heard.output) and findings.signature.error < CLEARLY * heard.spread
+        if unclear and findings.signature.error >= WITHIN * heard.spread:
+            unclear = not (yield from is_exact_unoptimized(ctx, findings, feed))
         return msgspec.structs.replace(tried, verdict="unresolved" if unclear else "")
+    if not tried.verdict:
+        return tried
+    parting = yield from find_parting(ctx, findings, feed, ctx.reference, heard.judge, bounds.seconds)
+    return msgspec.structs.replace(tried, parting=parting)
+
+
+def _weigh_alone(tried: Tried, feed: tuple[str, ...], bounds: Bounds) -> Sub[Tried]:
+    """The trial where the one voice that is heard differs from the reference.
+
+    An engine under test that fails is no voice, but where it gives what that one gives there are two against the reference. An
+    engine that passes says nothing for a reference that it shares code with. Where ONNX's own operators do not bear the voice
+    out, it accuses nobody.
+    """
+    ctx, findings, heard = tried.ctx, tried.findings, tried.heard
+    rule = findings.criterion or Criterion()
+    off, signature = heard.error or 0.0, findings.signature
+    if signature is None:
+        agree = not families(ctx.engine) & families(ctx.reference)
+        if off <= limit(rule, heard.output) or agree or heard.beside is False:
+            return tried
+        moves = yield from measure_moves(ctx, findings, feed, heard.output, bounds.seconds)
+        doubted = off > CLEARLY * moves
+        return msgspec.structs.replace(tried, doubted=doubted, verdict="unresolved" if doubted else "")
     engine = yield from asked(probe_whole(ctx, findings, samples=feed, reference=heard.judge, timeout=bounds.seconds))
     if engine.status != "ok" or not engine.results:
         return tried
     _, output, error = worst(engine.results, rule)
-    sides = error <= limit(rule, output) and error * CLEARLY <= signature.error
-    return msgspec.structs.replace(tried, sides=sides, verdict="unresolved" if sides else "")
+    if error > limit(rule, output) or error * CLEARLY > signature.error:
+        return tried
+    return msgspec.structs.replace(tried, sides=True, verdict="unresolved" if heard.beside is False else "reference")
 
 
 def _only_made_up(findings: Findings) -> bool:

@@ -1,9 +1,12 @@
 """Is the reference right? Other engines are asked, and only those who share no code with the engine under test or the reference:
 two builds of one library repeat each other's mistakes, and whoever is accused has no vote.
 
-Where the reference differs from one of them, either may be wrong, and ONNX's evaluator and OpenVINO both are on common models. So
+Where the reference differs from one of them, either may be wrong, and float64 and OpenVINO both are on common models. So
 a third computation settles it, in pairs: the two that agree *clearly* are right and the one that is left is wrong, reference or
 judge. Where no two agree clearly nothing is known but how far the outputs are determined at all.
+
+Float64 is ONNX's evaluator with operators of ours. Where it differs from the reference, ONNX's own operators are asked beside it:
+one voice more against it, and none for it, as most of the two is the same code.
 """
 
 from collections.abc import Iterable
@@ -54,6 +57,7 @@ class Heard(msgspec.Struct, frozen=True):
     ``judge`` is the voice that counts: who confirms it, the first of the two against it, or the one that differs; ``error`` how
     far the reference is from that one. ``other``: the second of the two, ``apart`` what lies between them. ``spread``, of
     three: the most that lies between any two of them. ``lonely``: voices that turned out to be the wrong ones themselves.
+    ``beside``: whether ONNX's own operators give what ours give; None where that was not asked, or they do not run the model.
     ``moves``: two agree against it, and rounding moves it this far, which is as much: so ``open``; 0 where that was not so.
     ``output``: where the reference is furthest from the first of the two.
     """
@@ -69,6 +73,7 @@ class Heard(msgspec.Struct, frozen=True):
     seconds: float = 0.0  # that the judge takes for this feed
     moves: float = 0.0
     output: str = ""
+    beside: bool | None = None
 
 
 class _Voice(msgspec.Struct, frozen=True):
@@ -89,27 +94,32 @@ def list_independent(ctx: StepContext) -> tuple[str, ...]:
 
 def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nodes: int, bounds: Bounds) -> Sub[Heard]:
     """What independent engines say of the reference, as ``Heard``: one is asked where it confirms, two where it does not."""
-    rule = findings.criterion or Criterion()
     heard: list[_Voice] = []
     why: list[str] = []
+    beside: bool | None = None
     for spec in list_independent(ctx):
         if spec.startswith("reference") and nodes > bounds.nodes:
             why.append(f"in float64 {nodes:,} nodes take too long.")
             continue
-        off = yield from asked(
-            probe_whole(ctx, findings, samples=feed, engine=ctx.reference, reference=spec, timeout=bounds.seconds)
-        )
-        if off.status != "ok" or not off.results:
-            why.append(_say_unable(spec, off.message))
+        voice = yield from _hear(ctx, findings, feed, ctx.reference, spec, bounds)
+        if isinstance(voice, str):
+            why.append(_say_unable(spec, voice))
             continue
-        _, output, error = worst(off.results, rule)
-        voice = _Voice(
-            spec, output, error, error / max(limit(rule, output), 1e-300), off.build_seconds + off.run_seconds
-        )
+        lonely = tuple((v.spec, v.error) for v in heard)
         if voice.over <= CONFIRMED:
-            lonely = tuple((v.spec, v.error) for v in heard)
-            return Heard("right", spec, error, seconds=voice.seconds, lonely=lonely)
+            return Heard("right", spec, voice.error, seconds=voice.seconds, lonely=lonely)
         heard.append(voice)
+        if spec.startswith("reference"):
+            own = str(parse(spec).with_option("operators", "onnx"))
+            yield Note("do ONNX's own operators give the same?")
+            apart = yield from _hear(ctx, findings, feed, spec, own, bounds)
+            if isinstance(apart, str):
+                continue
+            beside = apart.over <= CONFIRMED
+            theirs = voice if beside else (yield from _hear(ctx, findings, feed, ctx.reference, own, bounds))
+            if not isinstance(theirs, str) and theirs.over <= CONFIRMED:
+                lonely = (*lonely, (spec, voice.error))
+                return Heard("right", own, theirs.error, seconds=theirs.seconds, lonely=lonely)
         if len(heard) == 2:
             break
     why_not = " ".join(dict.fromkeys(filter(None, why)))
@@ -122,13 +132,27 @@ def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nod
         return Heard(why=said)
     if len(heard) == 1:
         (only,) = heard
-        return Heard("alone", only.spec, only.error, seconds=only.seconds, why=why_not)
+        return Heard(
+            "alone", only.spec, only.error, seconds=only.seconds, why=why_not, output=only.output, beside=beside
+        )
     yield Note("two others differ from the reference: do they agree with each other?")
-    between = yield from asked(
-        probe_whole(ctx, findings, samples=feed, engine=heard[1].spec, reference=heard[0].spec, timeout=bounds.seconds)
+    between = yield from _hear(ctx, findings, feed, heard[1].spec, heard[0].spec, bounds)
+    found = find_odd_one(heard[0], heard[1], None if isinstance(between, str) else between.error)
+    return msgspec.structs.replace(found, beside=beside)
+
+
+def _hear(
+    ctx: StepContext, findings: Findings, feed: tuple[str, ...], engine: str, voice: str, bounds: Bounds
+) -> Sub[_Voice | str]:
+    """How far ``engine`` is from the voice; why that one does not run the model, where it does not."""
+    rule = findings.criterion or Criterion()
+    off = yield from asked(
+        probe_whole(ctx, findings, samples=feed, engine=engine, reference=voice, timeout=bounds.seconds)
     )
-    apart = worst(between.results, rule)[2] if between.status == "ok" and between.results else None
-    return find_odd_one(heard[0], heard[1], apart)
+    if off.status != "ok" or not off.results:
+        return off.message
+    _, output, error = worst(off.results, rule)
+    return _Voice(voice, output, error, error / max(limit(rule, output), 1e-300), off.build_seconds + off.run_seconds)
 
 
 def _say_unable(spec: str, message: str) -> str:
@@ -174,8 +198,9 @@ def _agree_clearly(near: float, far: Iterable[float]) -> bool:
 def name_voice(spec: str) -> str:
     """A voice in words."""
     parsed = parse(spec)
+    whose = "ONNX's" if parsed.get("operators") == "onnx" else "Narrowdown's"
     return {
-        "reference": f"ONNX's evaluator{' in float64' if parsed.get('precision') == 'fp64' else ''}",
+        "reference": f"{whose} evaluator{' in float64' if parsed.get('precision') == 'fp64' else ''}",
         "openvino": "OpenVINO",
         "onnxruntime": "ONNX Runtime",
     }.get(parsed.name, spec)

@@ -21,6 +21,7 @@ from engines.compare.judge import (
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import Candidate, Check, Measure, Measurement, SampleResult
+from engines.search.switches import list_switches
 
 
 def probe_whole(
@@ -54,6 +55,16 @@ def probe_whole(
     if probe.engine == ctx.engine and not ctx.can("run", untold=True):
         rest = {**rest, "runs": 0}  # the reference and other voices run here all the same
     return msgspec.structs.replace(probe, **rest)
+
+
+def is_exact_unoptimized(ctx: StepContext, findings: Findings, samples: Iterable[str] = ()) -> Sub[bool]:
+    """Whether the engine gives exactly the reference's outputs with its optimizers off; False where it has none to switch off."""
+    switches = list_switches(ctx.engine, ctx.engine_info)
+    if not switches.optimizers:
+        return False
+    yield Note("and with the engine's optimizers off?")
+    off = yield from asked(probe_whole(ctx, findings, samples=samples, engine=switches.without(switches.optimizers)))
+    return off.status == "ok" and bool(off.results) and all(s.equal for r in off.results for s in r.outputs)
 
 
 def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub[Findings]:

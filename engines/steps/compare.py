@@ -30,9 +30,8 @@ from engines.search.looks import Looks, look_again
 from engines.search.nearby import Nearby, try_nearby
 from engines.search.randomness import measure_random, say_random
 from engines.search.statistics import binomial_interval, least_share, looks_to_settle, say_ruled_out
-from engines.search.switches import list_switches
 from engines.search.twin import note_dear
-from engines.search.whole import list_feeds, lock_failure, probe_whole
+from engines.search.whole import is_exact_unoptimized, list_feeds, lock_failure, probe_whole
 from engines.spec import parse, unquantized
 from engines.steps import compare_words as words
 from engines.steps.base import End, Finish, Steps, StepSpec, Told
@@ -80,7 +79,7 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     alike: bool = False  # reference and engine are wrong in the same way
     model_error: float | None = None  # how far the model in FP32 is from the golden outputs
     model_voice: str = ""  # what computed it
-    departs: str = ""  # the first recorded inner tensor at which it is off
+    departs: str = ""  # the first tensor at which it is off, or at which the reference and who speaks against it part
     departs_node: str = ""  # the node that makes it
     moved_error: float | None = None  # how far one unit in the last place of the inputs or weights moves the outputs
     looks: int = 0  # runs or builds looked at
@@ -173,10 +172,12 @@ def _look_around(
     emulated = yield from _measure_emulated(ctx, findings, rule)
     # In FP32 float64 tells what a right engine's rounding costs.
     heard = tried.heard
-    in_fp32 = heard.error if rule.precision == "fp32" and heard.judge.startswith(voices.FLOAT64) else None
+    in_fp32 = (
+        heard.error if rule.precision == "fp32" and parse(heard.judge or "none").get("precision") == "fp64" else None
+    )
     findings = msgspec.structs.replace(findings, emulated=in_fp32 if emulated is None else emulated)
     looks, failures = 1, int(findings.signature is not None)
-    if tried.verdict != "reference" and findings.signature is None:
+    if not tried.verdict and findings.signature is None:
         findings, looks, failures = yield from look_again(ctx, findings, params.look_again, m.run_seconds)
     if not tried.verdict and not tried.moved.explains:
         findings = note_dear(ctx, findings, m)
@@ -190,12 +191,9 @@ def _look_around(
 
 def _ask_plain_engine(ctx: StepContext, findings: Findings, m: Measurement, rule: Criterion) -> Sub[bool]:
     """Where a pass gives other answers: whether the engine gives exactly the reference's outputs with its optimizers off."""
-    switches = list_switches(ctx.engine, ctx.engine_info)
-    if not switches.optimizers or not any(other for other, *_ in words.count_answers(m.results, rule).values()):
+    if not any(other for other, *_ in words.count_answers(m.results, rule).values()):
         return False
-    yield Note("is it the engine's optimizers that change the answers?")
-    off = yield from asked(probe_whole(ctx, findings, engine=switches.without(switches.optimizers)))
-    return off.status == "ok" and bool(off.results) and all(s.equal for r in off.results for s in r.outputs)
+    return (yield from is_exact_unoptimized(ctx, findings))
 
 
 def _decide_verdict(seen: _Seen) -> Verdict:
@@ -245,8 +243,8 @@ def _sum_up(seen: _Seen) -> CompareOutcome:
         alike=findings.alike,
         model_error=golden.off if golden and golden.voice else None,
         model_voice=golden.voice if golden else "",
-        departs=golden.departs if golden else "",
-        departs_node=golden.node if golden else "",
+        departs=golden.departs if golden else tried.parting.tensor,
+        departs_node=golden.node if golden else tried.parting.node,
         moved_error=max(tried.moved.outputs.values(), default=None),
         looks=looks,
         failures=failures,
@@ -542,7 +540,7 @@ def _score(row: dict[str, object]) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="compare",
-    version=13,
+    version=14,
     summary="Run the whole model on every sample and compare its outputs with the reference.",
     run=compare,
     outcome=CompareOutcome,
@@ -573,7 +571,7 @@ SPEC = StepSpec(
         "alike": "the reference is wrong in the same way",
         "model_error": "the model in FP32 is off the golden outputs by",
         "model_voice": "the model was computed by",
-        "departs": "the first recorded tensor that differs",
+        "departs": "the first tensor that differs",
         "departs_node": "the node that makes it",
         "moved_error": "the last place moves it by",
     },

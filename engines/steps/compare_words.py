@@ -43,7 +43,7 @@ def say_outcome(
     be equal."""
     verdict, output, sample, looks = found.verdict, found.worst_output, say_sample(found.worst_sample), found.looks
     said = say_reference(tried, rule)
-    if verdict in ("reference", "export"):
+    if verdict in ("reference", "export") or (verdict == "unresolved" and found.failure == "none"):
         return said
     if verdict == "noise":
         return say_noise(error, output, sample, rule, tried.moved)

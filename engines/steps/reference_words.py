@@ -22,7 +22,7 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
         return f"Nothing else checked the reference: {heard.why}" if heard.why else ""
     reference, judge, off = (
         voices.name_voice(tried.given),
-        voices.name_voice(heard.judge),
+        _name_judge(heard),
         say_error(heard.error or 0.0, rule),
     )
     spoke = (tried.ctx.engine, tried.ctx.reference, heard.judge)  # who speaks already is no third
@@ -34,14 +34,21 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
             against = f"The reference, {reference}, is itself {off}: {judge} and {other} agree against it"
             between = f"{against} ({say_distance(heard.apart or 0.0, rule)} between the two)."
             if tried.findings.replaced is None:
-                return f"{between} {tried.why or f'The engine is right by {judge}.'}"
+                first = voices.name_voice(heard.judge)
+                return f"{between} {tried.why or f'The engine is right by {first}.'}{_say_parting(tried, rule)}"
             alike = " The engine is wrong in the same way." if tried.findings.alike else ""
             return f"{between}{alike} The session goes on against {tried.findings.replaced.to}."
         case "alone" if tried.sides:
             between = say_distance(heard.error or 0.0, rule)
             return (
                 f"Either the reference is wrong or two others are: {reference} and {judge} are {between} apart, and the engine "
-                f"under test is on the side of {judge}. {third}"
+                f"under test is on the side of {voices.name_voice(heard.judge)}.{_say_parting(tried, rule)} {third}"
+            )
+        case "alone" if tried.doubted:
+            return (
+                f"The engine gives what the reference gives, and shares code with it. {judge}, the only one that shares none, "
+                f"is {say_distance(heard.error or 0.0, rule)} off, far more than rounding makes. So whether it is right cannot "
+                f"be told.{_say_parting(tried, rule)} {third}"
             )
         case "alone":
             return (
@@ -65,6 +72,28 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
         for v, e in heard.lonely
     )
     return " ".join(alone)
+
+
+def _name_judge(heard: voices.Heard) -> str:
+    """Who speaks against the reference, and whether ONNX's own operators say the same."""
+    also = {True: " (ONNX's own operators give the same)", False: " (ONNX's own operators give something else)"}
+    return voices.name_voice(heard.judge) + ("" if heard.beside is None else also[heard.beside])
+
+
+def _say_parting(tried: trial.Tried, rule: Criterion) -> str:
+    """Where the reference and who speaks against it part, with a space in front; "" where that was not found."""
+    found = tried.parting
+    if not found.node:
+        return ""
+    node = f"{found.node} ({found.op})"
+    if found.alone is None:
+        return f" The first tensor that differs is {found.tensor}, which {node} makes."
+    apart = f"the two are {say_distance(found.alone, rule)} apart"
+    if found.alone >= HUGE:
+        apart = (
+            "one gives another shape" if found.problem == "shape" else "one is infinite or NaN where the other is not"
+        )
+    return f" They part at {node}: fed the same values there, {apart}."
 
 
 def say_noise(error: float, output: str, sample: str, rule: Criterion, moved: noise.Moved) -> str:
@@ -123,6 +152,6 @@ def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:
 
 
 def _name_in_full(spec: str) -> str:
-    """A voice and what it computes in: ``OpenVINO in FP32``, ``ONNX's evaluator in float64``."""
+    """A voice and what it computes in: ``OpenVINO in FP32``, ``Narrowdown's evaluator in float64``."""
     named = voices.name_voice(spec)
     return named if spec == voices.FLOAT64 else f"{named} in FP32"

@@ -82,7 +82,7 @@ ENDS = [
     ),
     End(
         "reference-suspect", "reference-suspect", 13, reference_suspect,
-        ("agree against it", "The engine is right by ONNX's evaluator in float64", "before blaming the engine"),
+        ("agree against it", "The engine is right by Narrowdown's evaluator in float64", "before blaming the engine"),
         "The reference itself is suspect",
     ),
     End(

@@ -1,4 +1,4 @@
-"""``narrowdown trigger CASE``: what triggers the case of a session, or of a bundle?"""
+"""``narrowdown trigger CASE``: when does the case of a session, or of a bundle, fire?"""
 
 import argparse
 import json

@@ -18,7 +18,8 @@ def summary(report: Report) -> list[str]:
     lines = [report.headline]
     if not report.culprits and not report.spread:
         said = _last_word(report.route[-1]) if report.route and report.end else []
-        return [*lines, *(f"  {line}" for line in (*said, *report.advice.splitlines()))]
+        first = [report.explanation] if said and report.explanation not in said[0] else []
+        return [*lines, *(f"  {line}" for line in (*first, *said, *report.advice.splitlines()))]
     lines += [f"  {report.explanation}"] if report.explanation else []
     for position, c in enumerate(report.culprits, 1):
         facts = [c.cause]

@@ -14,7 +14,7 @@ def check_part(_: Found) -> CheckPart:
 
 DECLARATION = Declaration(
     "reference",
-    "ONNX's own evaluator in numpy: slow, literal, truly typed FP16, BF16 and FP64.",
+    "ONNX's evaluator in numpy, with operators of ours where its own are wrong: slow, literal, truly typed FP16, BF16 and FP64.",
     "engines.backends.reference.engine",
     package="onnx",
     install="pip install onnx",
@@ -23,6 +23,10 @@ DECLARATION = Declaration(
             "precision", "str", "fp32",
             "What floats are: fp32 leaves the model's own types, the others convert it; kept nodes stay FP32.",
             ("fp32", "fp16", "bf16", "fp64"),
+        ),
+        Option(
+            "operators", "str", "ours", "onnx: every operator as ONNX's evaluator has it, those that ours replace too.",
+            ("ours", "onnx"),
         ),
         *QUANTIZATION,
     ),

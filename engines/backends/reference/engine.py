@@ -1,4 +1,5 @@
-"""reference: ONNX's own evaluator in numpy. Slow and literal; FP16, BF16 and FP64 are really computed in those types."""
+"""reference: ONNX's evaluator in numpy, with operators of ours. Slow and literal; FP16, BF16 and FP64 are really computed in
+those types."""
 
 import contextlib
 import functools
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 from engines import options
 from engines.array import Array
@@ -36,9 +38,14 @@ class Evaluation:
     """A model ready to be evaluated. ``run`` gives every graph output that is an array, by name."""
 
     def __init__(
-        self, model: onnx.ModelProto, weights_dir: str, convert: Callable[[onnx.ModelProto], onnx.ModelProto]
+        self,
+        model: onnx.ModelProto,
+        weights_dir: str,
+        convert: Callable[[onnx.ModelProto], onnx.ModelProto],
+        ours: Sequence[type[OpRun]],
     ) -> None:
-        """``convert``: makes a model one of the precision that is evaluated. Raises ``EngineFault``, and what it raises."""
+        """``convert``: makes a model one of the precision that is evaluated; ``ours``: operators in place of ONNX's. Raises
+        ``EngineFault``, and what ``convert`` raises."""
         self._given, self._convert = model, convert
         self.facts: Mapping[str, Any] = {}
         try:
@@ -55,7 +62,7 @@ class Evaluation:
             with _quiet():
                 outside = any(map(external.is_external, external.initializers_with_bodies(bare.graph)))
                 whole = standing_alone(bare, weights_dir) if outside else bare
-                self._evaluator = ReferenceEvaluator(whole, new_ops=list(OWN))
+                self._evaluator = ReferenceEvaluator(whole, new_ops=list(ours))
         except Exception as error:
             raise _make_fault(error, model, built=False) from error
 
@@ -91,8 +98,8 @@ class Engine:
 
     converts = True
 
-    def __init__(self, info: EngineInfo) -> None:
-        self.info = info
+    def __init__(self, info: EngineInfo, ours: Sequence[type[OpRun]]) -> None:
+        self.info, self._ours = info, ours
 
     def build(self, request: BuildRequest) -> Evaluation:
         """Convert, and load the weights into memory. ``keep``: an island of FP32 in fp16 and bf16; fp32 and fp64 have nothing
@@ -107,7 +114,7 @@ class Engine:
             return to_float64(bare) if precision == "fp64" else bare
 
         try:
-            return Evaluation(model, request.weights_dir, convert)
+            return Evaluation(model, request.weights_dir, convert, self._ours)
         except ModelProblem as error:
             raise EngineFault("unsupported", str(error)) from error
 
@@ -138,7 +145,7 @@ def make(spec: EngineSpec) -> Engine:
         slots=machine.count_slots(1),
         typed=str(spec.with_option("precision", "fp32")),
     )  # fmt: skip
-    return Engine(info)
+    return Engine(info, OWN if chosen["operators"] == "ours" else ())
 
 
 @contextlib.contextmanager

@@ -11,9 +11,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from engines.probe import Measure
+from engines.search import voices
 
 Open = Callable[..., Any]
 ORT = "onnxruntime:optimization=all"
+WRONG = "fake:fault=wrong,ops=Sqrt"
 
 
 def save(
@@ -111,6 +113,21 @@ def test_digits_that_fp32_does_not_have(open_model: Open, tmp_path: Path) -> Non
     assert outcome.verdict == "noise"
     assert outcome.error > 1e-3
     assert outcome.moved_error > outcome.error / 3
+
+
+@pytest.mark.parametrize(("engine", "verdict"), [(WRONG, "unresolved"), ("openvino:precision=f32", "reference")])
+def test_where_a_reference_and_its_only_judge_part(
+    open_model: Open, tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, verdict: str
+) -> None:
+    """One that shares the reference's code passes, another has the judge on its side: either way the node is named."""
+    if engine != WRONG:
+        pytest.importorskip("openvino")
+    monkeypatch.setattr(voices, "VOICES", (voices.FLOAT64,))
+    s = open_model(tiny.norm(tmp_path), engine)
+    s.reference = WRONG
+    outcome = s.step("compare").finish.outcome
+    assert (outcome.verdict, outcome.departs, outcome.departs_node) == (verdict, "length", "/length")
+    assert "They part at /length (Sqrt): fed the same values there" in outcome.message
 
 
 @pytest.fixture
