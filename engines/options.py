@@ -3,6 +3,7 @@
 The command line checks a spec here before a session exists; the backends read their options' values here.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
@@ -132,6 +133,23 @@ def libraries(pair: str) -> tuple[str, ...]:
     return tuple(p for p in value.split(";") if _LIBRARY.search(p) or (loads and ("/" in p or "\\" in p)))
 
 
+def split_paths(text: str) -> tuple[str, ...]:
+    """The paths, or KEY=PATH, that '+' joins: one that is there keeps each '+' of its own, the longest first."""
+    found, parts = [], text.split("+")
+    while parts:
+        whole = (n for n in range(len(parts), 1, -1) if _is_there("+".join(parts[:n])))
+        taken = next(whole, 1)
+        found.append("+".join(parts[:taken]))
+        del parts[:taken]
+    return tuple(dict.fromkeys(filter(None, map(str.strip, found))))
+
+
+def _is_there(text: str) -> bool:
+    key, _, path = text.partition("=")
+    paths = [text] if "+" in key else [text, path]
+    return any(os.path.exists(os.path.expanduser(path)) for path in paths if path)  # noqa: PTH110, PTH111
+
+
 def with_libraries(pairs: Iterable[str], place: Callable[[str], str]) -> tuple[str, ...]:
     """The same pairs, each path that ``libraries`` finds put through ``place``."""
     changed = []
@@ -184,7 +202,10 @@ def declared_as(name: str) -> Declaration:
 def _value(declared: Declaration, option: Option, text: str) -> Any:
     engine, key = declared.name, option.name
     if option.type in ("list", "library"):
-        names = tuple(dict.fromkeys(part.strip() for part in text.split("+") if part.strip()))
+        holds_paths = option.type == "library" or option.what
+        names = (
+            split_paths(text) if holds_paths else tuple(dict.fromkeys(filter(None, map(str.strip, text.split("+")))))
+        )
         return declared.lists[key](names) if key in declared.lists else names
     if option.type == "bool":
         if text.lower() not in (*_TRUE, *_FALSE):

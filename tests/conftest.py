@@ -2,6 +2,7 @@
 reaches the programs that are tested, also where a shell has begun the tests in the background and told them to ignore it."""
 
 import gc
+import os
 import signal
 import subprocess
 import time
@@ -21,6 +22,9 @@ settings.register_profile("fixed", deadline=None, derandomize=True)  # make test
 settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What tests start is compiled once, as users' programs are: a shell may have told Python to keep nothing of that.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Seven thousand tests are some 600,000 objects that stay. Python, left to itself, searches them for garbage again and again, a
 # third of what the terminal UI's tests cost. So it searches seldom, and never what was there before the first test.

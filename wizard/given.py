@@ -338,7 +338,7 @@ def engine_spec(text: str, option: str, *, here: bool = True) -> str:
             spec = spec.with_option(chosen.name, program(words, f"{option}: {chosen.name}=", chosen.holes))
     for chosen in options.file_options(spec.name):
         if chosen.type == "library":  # a worker runs in a folder of its own
-            paths = [Path(path).expanduser().resolve() for path in filter(None, spec.get(chosen.name).split("+"))]
+            paths = [Path(path).expanduser().resolve() for path in options.split_paths(spec.get(chosen.name))]
             if declared.recorded:
                 paths = [file for path in paths for file in recorded_files(path, option)]
             for path in paths:
@@ -346,7 +346,9 @@ def engine_spec(text: str, option: str, *, here: bool = True) -> str:
             spec = spec.with_option(chosen.name, "+".join(map(str, paths)))
     for chosen in options.pair_options(spec.name):
         if pairs := spec.get(chosen.name):
-            placed = options.with_libraries(pairs.split("+"), lambda path: str(Path(path).expanduser().resolve()))
+            placed = options.with_libraries(
+                options.split_paths(pairs), lambda path: str(Path(path).expanduser().resolve())
+            )
             for path in (Path(path) for pair in placed for path in options.libraries(pair)):
                 _require_library(path, f"{option}: {chosen.name}=")
             spec = spec.with_option(chosen.name, "+".join(placed))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from engines.options import split_paths
 from engines.probe import AnyProbe, Check, Construct, Describe, Import, LoadInputs, Measure, Recall, Sanitize, Unroll
 from engines.sources import postprocess_script, split_function
 from engines.spec import parse
@@ -88,7 +89,7 @@ def pin_files(probe: AnyProbe) -> dict[str, str]:
     that is found by the search path is each machine's own."""
     named: list[Path] = []
     for spec in filter(None, (getattr(probe, "engine", ""), getattr(probe, "reference", ""))):
-        named += [Path(text) for _, value in parse(spec).options for text in value.split("+")]
+        named += [Path(text) for _, value in parse(spec).options for text in split_paths(value)]
     if isinstance(probe, Measure) and (script := postprocess_script(probe.postprocess)):
         named.append(Path(script))
     if isinstance(probe, Measure) and probe.score:

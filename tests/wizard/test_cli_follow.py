@@ -114,6 +114,14 @@ def test_ctrl_c_is_soft_then_hard() -> None:
     assert len(said) == 2
 
 
+def test_a_probe_that_goes_on_after_ctrl_c_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "PATIENCE", 0.0)
+    closed = SessionClosed(exit_code=130, reason="stopped", seq=3)
+    session = Session([OPENED], KeyboardInterrupt(), [], [], [closed])
+    assert walked(session)[0] == STOPPED
+    assert [request.get("hard") for request in session.sent] == [False, True]
+
+
 def test_ctrl_c_while_watching_stops_nothing() -> None:
     session = Session([OPENED], KeyboardInterrupt(), [CLOSED])
     code, _, _ = walked(session, controls=False)

@@ -15,7 +15,7 @@ from engines.checker import private_copies as checkfiles
 from engines.consent import Consent
 from engines.data.held import NotAgreed, copy, link_others, of_command, under
 from engines.findings import Culprit
-from engines.options import command_options, file_options, loaded, pair_options, with_libraries
+from engines.options import command_options, file_options, loaded, pair_options, split_paths, with_libraries
 from engines.spec import parse
 from engines.store.scratch import scratch
 from wizard.bundle.check_script import Asked, script
@@ -95,10 +95,10 @@ def held_check(culprit: Culprit, asked: Asked, problem: Problem, consent: Consen
         with under(consent):
             for option in file_options(engine.name) if not command else ():
                 if option.type == "library" and (paths := engine.get(option.name)):
-                    engine = engine.with_option(option.name, "+".join(str(copy(path)) for path in paths.split("+")))
+                    engine = engine.with_option(option.name, "+".join(str(copy(path)) for path in split_paths(paths)))
             for option in pair_options(engine.name) if not command else ():
                 if pairs := engine.get(option.name):
-                    placed = with_libraries(pairs.split("+"), lambda path: str(copy(path)))
+                    placed = with_libraries(split_paths(pairs), lambda path: str(copy(path)))
                     engine = engine.with_option(option.name, "+".join(placed))
             for option in command_options(engine.name) if not command else ():
                 if words := engine.get(option.name):

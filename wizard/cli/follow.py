@@ -19,7 +19,7 @@ from wizard.session.events import AnyEvent, QuestionAnswered, QuestionAsked, Rew
 from wizard.words import visible, window
 
 INTERVAL = 0.1  # seconds between two looks
-PATIENCE = 2.0  # seconds that a runner which is gone may take to have its last words read
+PATIENCE = 2.0  # seconds: of a runner that is gone, to have its last words read; of a probe, to end once we are to stop
 
 
 class JsonPrompt:
@@ -136,6 +136,7 @@ class Follower:
         self._waiting = 0.0  # since when a question from before waits to be shown again
         self._closed: SessionClosed | None = None
         self._interrupts = 0
+        self._interrupted_at = 0.0
         self._left_to_nobody = False
 
     def run(self, *, controls: bool = True) -> int:
@@ -166,6 +167,8 @@ class Follower:
                     if controls and self._prompt is not None and not self._left_to_nobody and self._in_sight():
                         self._ask(self._open)
                     time.sleep(INTERVAL)
+                    if self._interrupts == 1 and time.monotonic() - self._interrupted_at > PATIENCE:
+                        self._interrupted()
                 except KeyboardInterrupt:
                     if not controls:
                         return STOPPED
@@ -266,9 +269,12 @@ class Follower:
 
     def _interrupted(self) -> None:
         self._interrupts += 1
+        self._interrupted_at = time.monotonic()
         hard = self._interrupts > 1
         self._say(
-            "narrowdown: stopping now." if hard else "narrowdown: stopping after this probe; Ctrl-C again stops now."
+            "narrowdown: stopping now."
+            if hard
+            else f"narrowdown: stopping after this probe, in {PATIENCE:.0f} s at the latest; Ctrl-C again stops now."
         )
         try:
             self._client.send(requests.encode(requests.Stop(hard=hard)))

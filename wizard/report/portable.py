@@ -95,7 +95,7 @@ class Traces(msgspec.Struct, frozen=True, dict=True):
         commands = {command for _, command in options.commands(text)}
         loaded = {path for _, path in options.loaded(text)}
         for key, value in spec.options:
-            parts = options.with_libraries(value.split("+"), lambda p: self.file(p) if p in loaded else p)
+            parts = options.with_libraries(options.split_paths(value), lambda p: self.file(p) if p in loaded else p)
             words = join(map(self.file, shlex.split(value))) if value in commands else "+".join(map(self.file, parts))
             spec = spec.with_option(key, words)
         return self.clean(str(spec))

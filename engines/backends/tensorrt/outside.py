@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engines.declaration import CaseCommand, CheckPart, Cure, Found, Recipe
+from engines.options import split_paths
 
 RTX = "tensorrt_rtx"
 LONGEST = 500  # characters of an input's name that a command line still shows
@@ -53,8 +54,8 @@ def lines(found: Found, command: CaseCommand) -> list[str]:
     if sources := spec.get("tactic_sources"):
         words += ["--tactic-sources", *sources.split("+")]
     if plugins := spec.get("plugins"):
-        words += ["--plugins", *plugins.split("+")]
-        theirs += [f"--staticPlugins={path}" for path in plugins.split("+")]
+        words += ["--plugins", *split_paths(plugins)]
+        theirs += [f"--staticPlugins={path}" for path in split_paths(plugins)]
     return [
         "# TensorRT through Polygraphy, and by itself",
         f"{shlex.join(['polygraphy', 'run', model, *words])} {compare}",

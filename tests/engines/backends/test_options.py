@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from engines import discovery
 from engines.backends.onnxruntime.optimizers import KNOWN
 from engines.declaration import Option
-from engines.options import check, declared_as, values
+from engines.options import check, declared_as, split_paths, values
 from engines.spec import EngineSpec, parse
 
 
@@ -140,3 +141,13 @@ def test_checking_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_plus_in_the_path_of_a_file_that_is_there_belongs_to_it(tmp_path: Path) -> None:
+    (tmp_path / "a+b").mkdir()
+    for name in ("a+b/out+1.npz", "out.npz", "c.so"):
+        (tmp_path / name).touch()
+    here, there, library = (str(tmp_path / name) for name in ("a+b/out+1.npz", "out.npz", "c.so"))
+    assert split_paths(f"{here}+{there}+{here}") == (here, there)
+    assert split_paths(f"{there}+gone+x.npz+path={library}") == (there, "gone", "x.npz", f"path={library}")
+    assert values(parse(f"golden:files={there}+{here}"))["files"] == (there, here)
