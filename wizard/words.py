@@ -75,6 +75,7 @@ VALUES: Mapping[tuple[str, str], str] = {
     ("observer", "improves"): "it no longer fails",
     ("observer", "cannot-run"): "it cannot run",
     ("explanation", "keeps-higher"): "none: it computes more exactly than it says",
+    ("explanation", "both"): "engine and precision",
     ("explanation", "unknown"): "not known",
     ("single_thread", "cures"): "right",
     ("single_thread", "no"): "still wrong",

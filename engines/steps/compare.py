@@ -10,6 +10,7 @@ from engines.compare.criterion import Criterion
 from engines.compare.judge import (
     REFUSALS,
     badness,
+    exceed,
     judge_check,
     judge_whole,
     list_slight,
@@ -70,8 +71,10 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     samples_failing: int = 0
     nonfinite: bool = False  # the engine gives infinite or NaN where the reference does not
     emulated_error: float | None = None  # what this precision alone explains
-    # whose fault it looks like; keeps-higher: the engine computes more exactly than it claims
-    explanation: Literal["engine", "precision", "keeps-higher", "unknown"] = "unknown"
+    # whose fault it looks like; keeps-higher: the engine computes more exactly than it claims;
+    # both: of a quantized model, its codes and what the engine makes of them, which are over the tolerance each, or together only
+    explanation: Literal["engine", "precision", "both", "keeps-higher", "unknown"] = "unknown"
+    engine_error: float | None = None  # of a quantized model: how far the engine is from its codes, computed literally
     reference_error: float | None = None  # how far the reference is from a more exact computation
     reference_judge: str = ""  # what computed that, "" = nothing did
     reference_steady: bool = True  # its second run gave the same as its first
@@ -156,6 +159,7 @@ class _Seen(NamedTuple):
     measurement: Measurement
     tried: trial.Tried
     emulated: float | None
+    codes: "_OnCodes | None"
     looks: int
     failures: int  # of these looks
     nearby: Nearby
@@ -169,7 +173,8 @@ def _look_around(
     """Is the reference right, what would a faultless engine give, and where nothing fails: does it in more runs, or nearby?"""
     tried: trial.Tried = yield from _try_reference(ctx, findings, params, m)
     ctx, findings, m = tried.ctx, tried.findings, tried.measurement
-    emulated = yield from _measure_emulated(ctx, findings, rule)
+    codes = yield from _measure_codes(ctx, findings, rule)
+    emulated = codes.literal if codes else (yield from _measure_emulated(ctx, findings, rule))
     # In FP32 float64 tells what a right engine's rounding costs.
     heard = tried.heard
     in_fp32 = (
@@ -186,7 +191,7 @@ def _look_around(
     if not tried.verdict and findings.signature is None and not m.facts.get("untouched"):
         nearby = yield from try_nearby(ctx, findings, m)
         plain_equal = yield from _ask_plain_engine(ctx, findings, m, rule)
-    return _Seen(ctx, findings, rule, m, tried, emulated, looks, failures, nearby, wide, plain_equal)
+    return _Seen(ctx, findings, rule, m, tried, emulated, codes, looks, failures, nearby, wide, plain_equal)
 
 
 def _ask_plain_engine(ctx: StepContext, findings: Findings, m: Measurement, rule: Criterion) -> Sub[bool]:
@@ -235,7 +240,12 @@ def _sum_up(seen: _Seen) -> CompareOutcome:
         ),
         nonfinite=bool(findings.signature and findings.signature.nonfinite),
         emulated_error=seen.emulated,
-        explanation=explain_error(seen.ctx, error, seen.emulated, rule, failing=findings.signature is not None),
+        explanation=(
+            seen.codes.explanation
+            if seen.codes and findings.signature
+            else explain_error(seen.ctx, error, seen.emulated, rule, failing=findings.signature is not None)
+        ),
+        engine_error=seen.codes.engine if seen.codes else None,
         reference_error=heard.error,
         reference_judge=heard.judge,
         reference_steady=tried.steady,
@@ -274,6 +284,7 @@ def _say_all(seen: _Seen, outcome: CompareOutcome) -> tuple[str, ...]:
         *words.say_made_up(seen.findings, seen.looks, seen.failures),
         said,
         *words.say_small(m.results, outcome, rule),
+        *words.say_whose_codes(outcome, rule),
         *words.say_answers(m.results, rule, plain_equal=seen.plain_equal),
         *words.say_same_codes(seen.ctx, seen.findings, outcome.verdict),
         *words.say_taken(m),
@@ -390,14 +401,39 @@ def _say_wide(
     return (kept, *filter(None, (str(told.get("why_wide", "")),)))
 
 
+class _OnCodes(NamedTuple):
+    """Of a quantized model that is held against the float one: how far its codes, computed literally, are from that
+    (``literal``), how far the engine is from these codes (None where nothing fails), and whose fault a failure is."""
+
+    literal: float
+    engine: float | None = None
+    explanation: Literal["engine", "precision", "both"] = "precision"
+
+
+def _measure_codes(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub[_OnCodes | None]:
+    """Both on the sample that the search works on. The one that is over the tolerance by itself is at fault."""
+    if not (findings.codes and unquantized(ctx.reference)):
+        return None
+    feed = (findings.sample or findings.samples[0].id,)
+    yield Note("the quantized model, computed literally")
+    literal = yield from asked(probe_whole(ctx, findings, samples=feed, engine=LITERAL))
+    if literal.status != "ok":
+        return None
+    off = worst(literal.results, rule)[2]
+    if findings.signature is None or parse(ctx.engine).name == "reference":
+        return _OnCodes(off)
+    yield Note("the engine against the same codes, computed literally")
+    own = yield from asked(probe_whole(ctx, findings, samples=feed, reference=LITERAL))
+    if own.status != "ok":
+        return _OnCodes(off)
+    costly, far = exceed(literal.results, rule), exceed(own.results, rule)
+    told: Literal["engine", "precision", "both"] = "both" if costly == far else "precision" if costly else "engine"
+    return _OnCodes(off, worst(own.results, rule)[2], told)
+
+
 def _measure_emulated(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub[float | None]:
-    """What a faultless engine of that precision would give on the same sample; None where nothing is emulated. Of a quantized
-    model measured against the float one: what its codes are worth, computed literally. The typed reference adds up in its own
-    precision, the emulation in FP32."""
-    if findings.codes and unquantized(ctx.reference):
-        feed = (findings.sample or findings.samples[0].id,)
-        literal = yield from asked(probe_whole(ctx, findings, samples=feed, engine=LITERAL))
-        return worst(literal.results, rule)[2] if literal.status == "ok" else None
+    """What a faultless engine of that precision would give on the same sample; None where nothing is emulated. The typed
+    reference adds up in its own precision, the emulation in FP32."""
     if rule.precision not in ("fp16", "bf16") or parse(ctx.engine).name == "emulate" or is_ir(ctx.problem.model):
         return None
     feed = (findings.sample or findings.samples[0].id,)
@@ -563,6 +599,7 @@ SPEC = StepSpec(
         "precision": "the engine computes in",
         "nonfinite": "new NaN or infinity",
         "emulated_error": "error that {precision} alone explains",
+        "engine_error": "the engine against the same codes",
         "explanation": "so the likely origin is",
         "reference_error": "the reference is wrong by",
         "reference_judge": "the reference was judged by",

@@ -102,6 +102,19 @@ def say_nearby(nearby: Nearby, rule: Criterion) -> tuple[str, ...]:
     )
 
 
+def say_whose_codes(found: "CompareOutcome", rule: Criterion) -> tuple[str, ...]:
+    """Of a quantized model that fails against the float one: what its codes cost, and what the engine makes of them."""
+    if found.verdict != "fails" or found.engine_error is None or found.emulated_error is None:
+        return ()
+    literal = f"Computed literally, the quantized model is {wrong_by(found.emulated_error, rule.metric)} on that sample"
+    engine = f"the engine is {wrong_by(found.engine_error, rule.metric)} beside that"
+    if found.explanation == "engine":
+        return (f"{literal}, which is allowed; {engine}. So the engine is at fault, not the quantization.",)
+    if found.explanation == "both":
+        return (f"{literal}; {engine}. So neither the quantization nor the engine is at fault alone.",)
+    return (f"{literal}; {engine}, which is allowed. So the quantization is at fault, not the engine.",)
+
+
 def say_small(results: tuple[SampleResult, ...], found: "CompareOutcome", rule: Criterion) -> tuple[str, ...]:
     """Where an output is wrong by a large share of nearly nothing: all that fails is within the tolerance of what that output
     reaches on other samples."""

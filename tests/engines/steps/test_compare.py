@@ -118,6 +118,35 @@ def test_what_a_faultless_engine_would_give_explains(
     assert (outcome.emulated_error, outcome.explanation) == (emulated, explanation)
 
 
+@pytest.mark.parametrize(
+    ("literal", "own", "explanation"),
+    [
+        (0.0277, 0.25, "engine"),  # a ViT on a processor without VNNI
+        (0.15, 0.02, "precision"),
+        (0.15, 0.25, "both"),
+        (0.09, 0.09, "both"),
+    ],
+)
+def test_of_codes_who_is_over_the_tolerance_by_himself_is_at_fault(
+    answers: Any, walk: Any, literal: float, own: float, explanation: str
+) -> None:
+    """Not who is further off by some factor."""
+    floats = "onnxruntime:quantization=bypass"
+    judged = oracle(answers, answers.measured(("real:0", 0.257), ("random:0", 0.2)), alone=0.257)
+
+    def answer(probe: Any) -> Any:
+        if isinstance(probe, Measure) and probe.engine == "onnxruntime" and probe.reference == floats:
+            return answers.measured((probe.samples[0], literal))
+        if isinstance(probe, Measure) and probe.engine == "tensorrt" and probe.reference == "onnxruntime":
+            return answers.measured((probe.samples[0], own))
+        return judged(msgspec.structs.replace(probe, reference="onnxruntime") if isinstance(probe, Measure) else probe)
+
+    rule = Criterion(tolerance=0.1, precision="int8")
+    context = answers.context(msgspec.structs.replace(answers.READY, criterion=rule, codes="int8"), reference=floats)
+    outcome = walk("compare", context, answer).finish.outcome
+    assert (outcome.explanation, outcome.emulated_error, outcome.engine_error) == (explanation, literal, own)
+
+
 def test_an_engine_that_keeps_higher_precision(answers: Any) -> None:
     assert (
         explain_error(answers.context(), 0.001, 0.9, answers.RULE, failing=False) == "keeps-higher"
