@@ -17,7 +17,7 @@ from engines.probe import HUGE, SILENT_DB, Score
 CHUNK = 1 << 16  # elements: their float64 copies stay in the processor's cache
 STEPS = 64  # of the front
 SAMPLE = 256  # points from which a first front is made
-CORNERS = 6  # steps of it that the other points are held against: with more, the comparing costs more than the sorting
+_EXPONENT = np.float64(-np.inf).view(np.int64)  # the bits of a float64 but for its mantissa
 # Polygraphy's denominator for a reference of zero, so that elementwise questions get its answers.
 TINY = 2.220446049250313e-16
 DEFAULT = 1e-5
@@ -110,7 +110,7 @@ class _Totals:
         if not (largest := float(relative.max())) <= HUGE:
             np.minimum(relative, HUGE, out=relative)
             largest = float(relative.max())
-        self.differing += int(np.count_nonzero(apart))
+        self.differing += int(np.count_nonzero(apart > 0))
         self._count_vanished(x, size)
         self.actual_absmax = max(self.actual_absmax, float(x.max()), -float(x.min()))
         self.power += own
@@ -118,7 +118,7 @@ class _Totals:
         self.difference += _square(*_scaled(self.scale, apart))
         self.max_abs, self.max_rel = max(self.max_abs, min(farthest, HUGE)), max(self.max_rel, largest)
         self.mismatched += int(np.count_nonzero((apart > DEFAULT) & (relative > DEFAULT)))
-        self.ulp = max(self.ulp, _ulps(*_farthest(apart, size, relative, smallest, largest, coarse), coarse))
+        self.ulp = max(self.ulp, _ulps(apart, size, coarse))
         self.front = _merge(self.front, apart, relative)
 
     def _count_vanished(self, x: Floats, size: Floats) -> None:
@@ -244,16 +244,17 @@ def _parts(x: np.ndarray) -> np.ndarray:
 
 
 def _merge(front: Floats, apart: Floats, relative: Floats) -> Floats:
-    """The front with more points, not all of which are 0 apart. Most lie behind a front of a sample of them, and of these behind
-    one of a few of its steps: only the rest is sorted, once looking again leaves out no more than half."""
+    """The front with more points, not all of which are 0 apart. Only what no step exceeds is sorted: of a few points the step
+    that exceeds most of them is held against all, once more as long as that leaves out half."""
     before = math.inf
     while 4 * SAMPLE < len(apart) < before / 2:
         before = len(apart)
         few = slice(None, None, len(apart) // SAMPLE)
-        front = _front(np.concatenate([front, np.stack([apart[few], relative[few]], axis=1)]))
-        ahead = np.ones(len(apart), bool)
-        for absolute, steepest in front[:: -(-len(front) // CORNERS)]:
-            ahead &= (apart > absolute) | (relative > steepest)
+        points = np.stack([apart[few], relative[few]], axis=1)
+        front = _front(np.concatenate([front, points]))
+        exceeded = (points[:, :1] <= front[:, 0]) & (points[:, 1:] <= front[:, 1])
+        absolute, steepest = front[int(exceeded.sum(axis=0).argmax())]
+        ahead = np.flatnonzero((apart > absolute) | (relative > steepest))
         apart, relative = apart[ahead], relative[ahead]
     return _front(np.concatenate([front, np.stack([apart, relative], axis=1)]))
 
@@ -296,26 +297,13 @@ def _square(x: Floats) -> float:
     return float(np.dot(x, x))
 
 
-def _farthest(
-    apart: Floats, size: Floats, relative: Floats, smallest: float, largest: float, dtype: np.dtype
-) -> tuple[Floats, Floats]:
-    """(apart, size) of the elements of which one is the most units in the last place from its reference. A unit is between a half
-    and one times the same part of the magnitude, so that it is one of those of at least half the ``largest`` relative
-    difference; that holds above the smallest normal number, where the unit gets no smaller. ``smallest``: of the magnitudes."""
-    tiny = _precision(dtype)[0]
-    if largest >= HUGE or (smallest < tiny and bool(((size < tiny) & (apart > 0)).any())):
-        return apart, size
-    far = relative >= 0.49 * largest  # less than a half: both were rounded
-    return apart[far], size[far]
-
-
 def _ulps(apart: Floats, size: Floats, dtype: np.dtype) -> float:
     """The largest difference in units in the last place of ``dtype`` at the reference's magnitude."""
     tiny, digits = _precision(dtype)
-    # frexp writes a value as m * 2^e with m in [1/2, 1): its last place is worth 2^(e - 1 - digits).
-    exponent = np.frexp(np.maximum(size, tiny))[1]
+    # Without its mantissa a number is the largest power of two in it, of which the last place is 2^-digits.
+    powers = (np.maximum(size, tiny).view(np.int64) & _EXPONENT).view(np.float64)
     with np.errstate(over="ignore"):
-        return float(np.max(np.ldexp(apart, digits + 1 - exponent)))
+        return float(np.max(apart / powers)) * 2.0**digits
 
 
 @functools.cache

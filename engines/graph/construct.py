@@ -84,6 +84,7 @@ def draw_tensor(tensor: MadeTensor, seed: int, *, ends: bool = False) -> np.ndar
     else:
         low, high = tensor.range
         drawn = np.array(np.random.default_rng(seed).uniform(low, high, tensor.shape))
+        drawn = np.rint(drawn / tensor.step) * tensor.step if tensor.step else drawn
         if ends and drawn.size:
             drawn.flat[-1], drawn.flat[0] = sorted((low, high), key=abs)
         drawn = np.rint(drawn) if dtype.kind in "iub" else drawn

@@ -48,13 +48,15 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class MadeTensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A tensor of a construction: an input or a weight of this shape, drawn evenly from ``range`` (one number: that number
-    everywhere), or with these ``values``. ``special``: what its first element is in place of that."""
+    everywhere), or with these ``values``. ``step``: what is drawn is rounded to multiples of it, so that many are equal.
+    ``special``: what its first element is in place of that."""
 
     dtype: str
     shape: tuple[int, ...]
     range: tuple[float, float] = (-1.0, 1.0)
     values: list[int | float] | None = None
     special: Literal["", "nan", "inf"] = ""
+    step: float = 0.0
 
 
 class MadeNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,9 +1,8 @@
-"""A case as a program of a few lines: onnx.helper and numpy make it at any size, in any form of the condition. Pure: text.
+"""A case as a program of a few lines: onnx.helper and numpy make it at any size, and with what matters changed. Pure: text.
 
 The program is ours and needs nothing of ours: whoever gets it runs ``python make_case.py`` and has ``case.onnx`` and
 ``inputs.npz``."""
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from engines.known.entry import Construction, MadeTensor, Stated
-from engines.known.varied import ABSENT, Factor, Level, Place, decode, is_list
+from engines.known.varied import ABSENT, DRAWN, FEW, Factor, Level, Place, decode, ends_of_few, is_list, name_values
 
 Sizes: TypeAlias = Mapping[
     Place, Sequence[tuple[str, int]]
@@ -38,9 +37,10 @@ PASSES = {passes}
 REFUSED = {refused}
 
 
-def drawn(seed, shape, dtype, low, high):
-    """Values drawn evenly, both ends among them."""
+def drawn(seed, shape, dtype, low, high, step=0):
+    """Values drawn evenly, both ends among them; multiples of a step, where there is one."""
     values = np.array(np.random.default_rng(seed).uniform(low, high, shape))
+    values = np.rint(values / step) * step if step else values
     if values.size:
         values.flat[-1], values.flat[0] = sorted((low, high), key=abs)
     return (np.rint(values) if np.dtype(dtype).kind in "iub" else values).astype(dtype)
@@ -63,23 +63,22 @@ if __name__ == "__main__":
 def write_generator(
     made: Construction,
     factors: Sequence[Factor],
-    fires: Sequence[Mapping[Factor, Level]],
-    passes: Sequence[Mapping[Factor, Level]],
-    refused: Sequence[Mapping[Factor, Level]] = (),
+    fires: Sequence[tuple[Factor, Level]],
+    passes: Sequence[tuple[Factor, Level]],
+    refused: Sequence[tuple[Factor, Level]] = (),
     *,
     title: str,
     line: str,
 ) -> str:
-    """The program. ``factors``: what it has parameters for; ``fires``, ``passes``, ``refused``: settings that were seen to do
-    so; those are kept that it can make. ``line``: the condition."""
+    """The program. ``factors``: what it has parameters for; ``fires``, ``passes``, ``refused``: levels that were seen to do
+    so; those are kept that it can make. ``line``: what was found."""
     shown = [f for f in factors if f.kind in SHOWN]
     names = name_parameters(shown)
     of = {f: names[f.name] for f in shown}
 
-    def rows(settings: Sequence[Mapping[Factor, Level]]) -> str:
-        kept = [{of[f]: _value(f, level) for f, level in s.items()} for s in settings if all(f in of for f in s)]
-        unique = list({json.dumps(k, sort_keys=True): k for k in kept}.values())
-        return "[" + "".join(f"\n    {k!r}," for k in unique) + ("\n]" if unique else "]")
+    def rows(levels: Sequence[tuple[Factor, Level]], *more: str) -> str:
+        made = dict.fromkeys((*more, *(repr({of[f]: _value(f, level)}) for f, level in levels if f in of)))
+        return "[" + "".join(f"\n    {one}," for one in made) + ("\n]" if made else "]")
 
     parameters = ", ".join(f"{of[f]}={_value(f, f.base)!r}" for f in shown)
     first = next((f"{of[f]}={_value(f, f.base)!r}".replace(" ", "") for f in shown), "")
@@ -87,7 +86,7 @@ def write_generator(
         title=_plain(title),
         line=_plain(line),
         example=first or "nothing",
-        fires=rows([{}, *fires]),
+        fires=rows(fires, "{}"),
         passes=rows(passes),
         refused=rows(refused),
         parameters=f"*, {parameters}" if parameters else "",
@@ -189,8 +188,8 @@ def _array(
     if holds := about.get(("values", name, "")):
         most = max(abs(low), abs(high)) or 1.0
         ends = {
-            "drawn": (low, high), "zeros": (0.0, 0.0), "positive": (most / 2, most), "negative": (-most, -most / 2),
-            "both signs": (-most, most),
+            DRAWN: (low, high), name_values(tensor): (low, high), FEW: (*ends_of_few(low, high), most / 2), "zeros": (0.0, 0.0),
+            "positive": (most / 2, most), "negative": (-most, -most / 2), "both signs": (-most, most),
         }  # fmt: skip
         return f"drawn({seed}, {shape}, {dtype}, *(e * {scale or 1} for e in {ends!r}[{holds}]))"
     times = f" * {scale}" if scale else ""
@@ -206,11 +205,13 @@ def _attribute(at: int, key: str, stated: Stated, sizes: Sizes, about: Mapping[t
 
 
 def _sized(sizes: Sizes, place: Place, stated: Any) -> str:
-    """The number, or the product of the sizes that it follows."""
+    """The number, or what becomes of it with the sizes that it follows."""
     follows = sizes.get(place, ())
     if not follows:
         return repr(stated)
-    rest = int(stated) // math.prod(base for _, base in follows)
+    rest, part = divmod(int(stated), whole := math.prod(base for _, base in follows))
+    if part:  # less than what it follows: half a block
+        return " * ".join([str(stated), *(name for name, _ in follows)]) + f" // {whole}"
     return " * ".join([*([str(rest)] if rest != 1 else []), *(name for name, _ in follows)])
 
 

@@ -1,7 +1,6 @@
 """A declared model with something of it changed: sizes, rank, types, attributes, opset, weights, what is fed. Pure.
 
-A *factor* is what can be changed, a *level* what it is changed to, a *setting* the levels of those factors that are not as in
-the case: the words of the design of experiments."""
+A *factor* is what can be changed, a *level* what it is changed to: the words of the design of experiments."""
 
 import json
 import math
@@ -19,6 +18,7 @@ Kind: TypeAlias = Literal[
 ABSENT = "left out"
 GIVEN = "as in the case"
 DRAWN = "drawn"
+FEW = "few different numbers"
 # Nodes' lists of places, one for each dimension: a model of one more takes another number in front.
 _AXES = ("axis", "axes")
 
@@ -49,7 +49,6 @@ class Factor(msgspec.Struct, frozen=True):
     key: str = ""
     places: tuple[Place, ...] = ()
     unit: float = 1.0
-    traits: tuple[tuple[str, tuple[Level, ...]], ...] = ()  # what several levels have in common, in words
 
 
 def list_places(made: Construction) -> list[tuple[Place, int]]:
@@ -96,24 +95,8 @@ def resize(made: Construction, places: Iterable[Place], base: int, size: int) ->
     return msgspec.structs.replace(made, inputs=inputs, weights=weights, nodes=tuple(nodes))
 
 
-def vary(made: Construction, setting: Mapping[Factor, Level]) -> Construction:
-    """The declaration at these levels; sizes after all else, the rank last. Factors of the engine change nothing here."""
-    order: tuple[Kind, ...] = (
-        "attribute", "entries", "number", "values", "special", "scale", "role", "type", "opset", "size", "rank",
-    )  # fmt: skip
-    for kind in order:
-        for factor, level in setting.items():
-            if factor.kind == kind:
-                made = _change(made, factor, level)
-    return made
-
-
-def options_of(setting: Mapping[Factor, Level]) -> dict[str, str]:
-    """The engine's options at these levels."""
-    return {f.key: str(level) for f, level in setting.items() if f.kind == "option"}
-
-
-def _change(made: Construction, factor: Factor, level: Level) -> Construction:
+def vary(made: Construction, factor: Factor, level: Level) -> Construction:
+    """The declaration with this factor at this level. A factor of the engine changes nothing here."""
     of, replace = factor.of, msgspec.structs.replace
     match factor.kind:
         case "size":
@@ -134,6 +117,8 @@ def _change(made: Construction, factor: Factor, level: Level) -> Construction:
             return replace(made, nodes=tuple(nodes))
         case "role":
             return _moved(made, of, str(level))
+        case "option":
+            return made
         case _:
             tensor = made.weights[of] if of in made.weights else made.inputs[of]
             changed = _refilled(tensor, factor, level)
@@ -161,6 +146,18 @@ def largest(tensor: MadeTensor) -> float:
     )
 
 
+def name_values(tensor: MadeTensor) -> str:
+    """What the tensor holds, in words."""
+    low, high = tensor.range
+    return GIVEN if tensor.values is not None else DRAWN if low != high else f"{low:.6g} everywhere"
+
+
+def ends_of_few(low: float, high: float) -> tuple[float, float]:
+    """Where few different numbers are drawn from: more than one."""
+    most = max(abs(low), abs(high)) or 1.0
+    return (low, high) if high - low >= most / 2 else (-most, most)
+
+
 def _refilled(tensor: MadeTensor, factor: Factor, level: Level) -> MadeTensor:
     replace = msgspec.structs.replace
     low, high = _range_of(tensor)
@@ -168,7 +165,10 @@ def _refilled(tensor: MadeTensor, factor: Factor, level: Level) -> MadeTensor:
     if factor.kind == "scale":
         return _scaled(tensor, 2.0 ** (int(level) - int(factor.base)))
     if factor.kind == "number":
-        return replace(tensor, values=[level if not isinstance(level, str) else float(level)])
+        number = float(level)
+        if tensor.values is not None and len(tensor.values) == 1:
+            return replace(tensor, values=[int(level) if isinstance(level, int) else number])
+        return replace(tensor, values=None, range=(number, number))
     if factor.kind == "entries":
         values = decode(level)
         return replace(tensor, values=[v for v in values if not isinstance(v, str)] if isinstance(values, list) else [])
@@ -185,6 +185,8 @@ def _refilled(tensor: MadeTensor, factor: Factor, level: Level) -> MadeTensor:
             return replace(tensor, values=None, range=(-most, -most / 2))
         case "both signs":
             return replace(tensor, values=None, range=(-most, most))
+        case level if level == FEW:
+            return replace(tensor, values=None, range=ends_of_few(low, high), step=most / 2)
     return tensor
 
 

@@ -1,12 +1,26 @@
 """What of a case can be changed, and to what: the factors of ``trigger`` with the levels that are tried first."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 
 from engines.known.entry import Construction, MadeTensor, Stated
-from engines.known.varied import ABSENT, DRAWN, GIVEN, Factor, Level, Place, encode, is_list, largest, list_places, vary
+from engines.known.varied import (
+    ABSENT,
+    DRAWN,
+    FEW,
+    GIVEN,
+    Factor,
+    Level,
+    Place,
+    encode,
+    is_list,
+    largest,
+    list_places,
+    name_values,
+    vary,
+)
 from engines.spec import parse
 from engines.views import EngineView
 
@@ -36,15 +50,17 @@ _STRINGS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 _MOST_SIZE = 4096  # of one dimension: four times a usual one, where that is less
 _MOST_ELEMENTS = 1 << 20
+_MOST_LEVELS = 8  # of one number that are tried before its bounds are looked for
 
 
 def list_factors(
     made: Construction, sizes: Sequence[Sequence[Place]], engine: str, view: EngineView
 ) -> tuple[Factor, ...]:
-    """All factors of a case, those first that conditions are made of most often. Levels that change nothing are left out."""
+    """All factors of a case, those first that matter most often. Levels that change nothing are left out."""
+    sized = {p for places in sizes for p in places if p.kind == "attribute"}
     every = (
         *_of_sizes(made, sizes),
-        *_of_attributes(made),
+        *_of_attributes(made, {(p.of, p.key) for p in sized if p.at < 0}),
         *_of_types(made),
         *_of_engine(engine, view),
         *_of_weights(made),
@@ -56,28 +72,31 @@ def list_factors(
 
 
 def _changes(made: Construction, factor: Factor, level: Level) -> bool:
-    return factor.kind == "option" or vary(made, {factor: level}) != made
+    return factor.kind == "option" or vary(made, factor, level) != made
 
 
 def _of_sizes(made: Construction, sizes: Sequence[Sequence[Place]]) -> Iterable[Factor]:
     tensors = {**made.weights, **made.inputs}
+    now = dict(list_places(made))
     for places in sizes:
         dims = [p for p in places if p.kind == "dim"]
-        # Called by what a person would look at: an input's dimension, else a weight's, else the number that it is.
+        # Called by what a person would look at: the attribute that states it, else an input's dimension, else a weight's, else
+        # the number that it is.
+        stated = [p for p in places if p.kind == "attribute"]
         plain = [p for p in dims if p.times == 1]
         first = min(plain, key=lambda p: (p.of not in made.inputs, plain.index(p))) if plain else places[0]
-        size = next(n for p, n in list_places(made) if p == first)
-        often = max(1, size)
-        room = _MOST_ELEMENTS // max(
-            1, *(p.times * math.prod(tensors[p.of].shape) // max(1, tensors[p.of].shape[p.at]) for p in dims)
-        )
-        most = max(size, min(_MOST_SIZE, room, 64 * often))
-        levels = [n for n in (size + 1, 1, 2 * often, size - 1, 4 * often, 2, 3, 16 * often) if 1 <= n <= most]
+        first = msgspec.structs.replace(stated[0] if stated else first, times=1)
+        base = max(1, now[first])
+        whole = [now[msgspec.structs.replace(p, times=1)] for p in places]
+        heaviest = max((math.prod(tensors[p.of].shape) for p in dims), default=1)
+        most = max(base, min(_MOST_SIZE, _MOST_ELEMENTS * base // max(1, heaviest), 64 * base))
+        levels = [base + 1, 1, 2 * base, base - 1, base // 2, 4 * base, 2, 3, 16 * base]
+        fit = [n for n in levels if 1 <= n <= most and n != base and all(w * n % base == 0 for w in whole)]
         yield Factor(
             name=_call_size(made, first),
             kind="size",
-            base=size,
-            levels=tuple(n for n in dict.fromkeys(levels) if n != size)[:6],
+            base=base,
+            levels=tuple(dict.fromkeys(fit))[:_MOST_LEVELS],
             ordered=True,
             places=tuple(places),
         )
@@ -89,15 +108,17 @@ def _call_size(made: Construction, place: Place) -> str:
     return f"{place.of}.shape[{place.at}]" if place.kind == "dim" else f"{place.of}[{place.at}]"
 
 
-def _of_attributes(made: Construction) -> Iterable[Factor]:
+def _of_attributes(made: Construction, sized: Container[tuple[str, str]]) -> Iterable[Factor]:
+    """``sized``: attributes, by the number of their node and their name, that change with a size."""
     names = [n.op for n in made.nodes]
     for at, node in enumerate(made.nodes):
         called = node.op if names.count(node.op) == 1 else f"{node.op} {at}"
         for key, stated in node.attributes.items():
-            others = [level for level in _other_values(key, stated) if level != encode(stated)]
-            yield Factor(
-                f"{called} {key}", "attribute", encode(stated), tuple(dict.fromkeys(others)), of=str(at), key=key
-            )
+            if (str(at), key) in sized:
+                continue
+            others = tuple(dict.fromkeys(n for n in _other_values(key, stated) if n != encode(stated)))
+            ordered = isinstance(stated, int) and stated not in (0, 1)
+            yield Factor(f"{called} {key}", "attribute", encode(stated), others, ordered, of=str(at), key=key)
 
 
 def _other_values(key: str, stated: Stated) -> list[Level]:
@@ -108,8 +129,12 @@ def _other_values(key: str, stated: Stated) -> list[Level]:
     if isinstance(stated, int) and key == "to":  # the number of a type: those beside it are any other types
         return []
     if isinstance(stated, int):
-        return [1 - stated] if stated in (0, 1) else [stated + 1, stated - 1, ABSENT]
-    return [0.0, 1.0, stated * 1000, stated / 1000, ABSENT]
+        return [1 - stated] if stated in (0, 1) else [*_other_integers(stated), ABSENT]
+    return [-stated, 0.0, 1.0, stated * 1000, stated / 1000, ABSENT]
+
+
+def _other_integers(stated: int) -> list[int]:
+    return [stated + 1, stated - 1, 2 * stated, stated // 2, 1 - stated]
 
 
 def _other_lists(key: str, stated: list[int | float | str]) -> list[Stated]:
@@ -162,17 +187,34 @@ def _of_weights(made: Construction) -> Iterable[Factor]:
             base = encode([int(v) for v in values])
             yield Factor(name, "entries", base, tuple(x for x in dict.fromkeys(levels) if x != base), of=name)
         elif values is not None and len(values) == 1:
-            wanted = (0, 1, 2, -1) if weight.dtype in _WHOLE else (0.0, 1.0, 2.0, -1.0, 0.5)
-            yield Factor(name, "number", values[0], tuple(n for n in wanted if n != values[0]), of=name)
+            yield _number(made, name, weight, values[0])
         else:
             yield _values(name, weight, ("zeros", DRAWN))
-        yield Factor(name, "role", "a weight", ("an input",), of=name)
+        yield Factor(f"{name} is", "role", "a weight", ("an input",), of=name)
+
+
+def _number(made: Construction, name: str, weight: MadeTensor, value: float) -> Factor:
+    """A single number: the other sign and its neighbours first; of whole ones also the sizes of what is fed."""
+    if weight.dtype in _WHOLE:
+        levels: Iterable[float] = (*_other_integers(int(value)), *_list_sizes(made), 0, 1)
+    else:
+        levels = (-value, 2 * value, -2 * value, value / 2, 1.0, -1.0, 0.0)
+    others = tuple(n for n in dict.fromkeys(levels) if n != value)
+    return Factor(name, "number", value, others[:_MOST_LEVELS], weight.dtype in _WHOLE, name)
+
+
+def _list_sizes(made: Construction) -> list[int]:
+    """What an index or a count in a case may be compared with."""
+    return list(dict.fromkeys(n for t in made.inputs.values() for n in t.shape if n > 1))
 
 
 def _of_inputs(made: Construction) -> Iterable[Factor]:
     for name, tensor in made.inputs.items():
-        levels = [DRAWN, "positive", "negative", "both signs", "zeros"]
-        yield _values(name, tensor, levels)
+        yield _values(name, tensor, [DRAWN, FEW, "positive", "negative", "both signs", "zeros"])
+        if tensor.dtype in _WHOLE and tensor.shape:
+            sizes = [n for size in _list_sizes(made) for n in (size, size - 1)]
+            levels = tuple(dict.fromkeys((*sizes, 0, 1)))[:_MOST_LEVELS]
+            yield Factor(f"every number of {name}", "number", GIVEN, levels, of=name)
         if tensor.dtype in _FLOATS:
             yield Factor(f"{name} has", "special", "finite values only", ("a NaN", "an infinity"), of=name)
         most = largest(tensor)
@@ -187,18 +229,12 @@ def _of_inputs(made: Construction) -> Iterable[Factor]:
                 unit=most,
             )  # fmt: skip
         if len(made.inputs) > 1:
-            yield Factor(name, "role", "an input", ("a weight",), of=name)
+            yield Factor(f"{name} is", "role", "an input", ("a weight",), of=name)
 
 
 def _values(name: str, tensor: MadeTensor, levels: Iterable[Level]) -> Factor:
-    base = GIVEN if tensor.values is not None else DRAWN
-    others = tuple(x for x in levels if x != base)
-    values = tensor.values or tensor.range
-    own = tuple(dict.fromkeys((base, DRAWN)))
-    negative = (*(own if min(values) < 0 else ()), "negative", "both signs")
-    positive = (*(own if max(values) > 0 else ()), "positive", "both signs")
-    traits = (("some negative values", negative), ("some positive values", positive)) if "negative" in others else ()
-    return Factor(f"{name} holds", "values", base, others, of=name, traits=traits)
+    base = name_values(tensor)
+    return Factor(f"{name} holds", "values", base, tuple(x for x in levels if x != base), of=name)
 
 
 def _of_opset(made: Construction) -> Iterable[Factor]:

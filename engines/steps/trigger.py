@@ -1,5 +1,5 @@
-"""trigger: when does the case fire? All of it that can be changed is changed, with the reference computed anew each time, and
-what parts the cases that fire from those that do not is said in one line."""
+"""trigger: what keeps the case's failure, and what takes it away? Each thing of it that can be changed is changed alone, with the
+reference computed anew each time; a line a factor says what was tried on both sides."""
 
 import re
 from collections import Counter
@@ -16,26 +16,17 @@ from engines.findings import Findings
 from engines.known.entry import Construction, MadeTensor
 from engines.known.generator import NAME as GENERATOR
 from engines.known.generator import SHOWN, write_generator
-from engines.known.varied import DRAWN, Factor, Level, Place, is_list, options_of, vary
+from engines.known.varied import GIVEN, Factor, Level, Place, is_list, vary
 from engines.probe import HUGE, Candidate, Construct, Measure, Measurement, State
 from engines.search import works
-from engines.search.condition import (
-    DECIDED,
-    Condition,
-    Fit,
-    Outcome,
-    Row,
-    holds,
-    say_condition,
-)
 from engines.search.cost import Plan, Size, Work
 from engines.search.factors import list_factors
-from engines.search.trigger import Found, Setting, find_trigger
+from engines.search.trigger import DECIDED, Found, Outcome, find_trigger
 from engines.spec import parse
 from engines.steps.base import BUILDS_MODELS, PASSES, Finish, Steps, StepSpec, comparison, unresolved
 from engines.steps.prepare import prepare_findings
 
-# Cases that are built: some eight sizes, ten attributes and eight others with three levels each, then what parts rivals.
+# Cases that are built: some eight sizes, ten attributes and eight others with four levels each, and a bound of some.
 BUDGET = 150
 # Who says whether the reference of a varied case is right: ONNX's own evaluator, which shares no code with any engine. The
 # reference computes the case with each float of what is fed moved by one unit in the last place, so one answer tells both.
@@ -46,24 +37,19 @@ FAINT = 64
 _NOISE = 3.0
 # Beside a build that is refused: a model that breaks off when it is run, where the reference runs it.
 _REFUSED = ("refused", "error", "crash")
-# Of so many random settings one may speak against what was claimed until then; more, and the next will, too.
-_UNSTABLE = 4
-AGAIN = 4  # settings that the condition hangs on and that are built once more at the end
+AGAIN = 4  # cases that are built once more at the end: the case itself, and of the first factors that matter one that passes
 
 
 class TriggerOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # found: a condition parts all that was tried; always: it fires in all; partly: some are left over; unsteady: the same case
-    # fires and passes; gone: the case as it can be stated does not fire
-    verdict: Literal["found", "always", "partly", "unsteady", "gone", "passes", "unresolved"] = "unresolved"
-    condition: str = ""  # "head dim >= 9 and heads >= 2"
+    # found: some changes take the failure away; always: none that was tried does; unsteady: the same case fails and passes;
+    # gone: the case as it can be stated does not fail
+    verdict: Literal["found", "always", "unsteady", "gone", "passes", "unresolved"] = "unresolved"
+    condition: str = ""  # a sentence for each factor that matters: "k: fails with 12, 13; passes with 8, 11."
     tried: int = 0  # cases that were built and gave an answer: fires, passes or refused
     fires: int = 0  # of these
     passes: int = 0  # of these
     refused: int = 0  # of these: the engine does not build or run them, and the reference does
     cannot_tell: int = 0  # their reference is not determined, or the fault would not show
-    fits: int = 0  # of those tried, as the condition says
-    checked: int = 0  # of those tried, at random, against what was claimed until then
-    surprises: int = 0  # of these those that spoke against it
     spent: bool = False  # the budget ended it
     message: str = ""
 
@@ -73,12 +59,11 @@ class TriggerParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TriggerRow(msgspec.Struct, frozen=True):
-    """A row of the table ``cases``: what was changed (nothing in the first), what came of it, whether the condition says so."""
+    """A row of the table ``cases``: what was changed (nothing in the first), and what came of it."""
 
     changed: str
     outcome: Outcome
     error: float | None = None
-    fits: bool | None = None  # None: it is no answer
     why: str = ""
 
 
@@ -112,7 +97,7 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
     params = msgspec.convert(dict(ctx.params), TriggerParams, strict=False)
     findings = yield from prepare_findings(ctx)
     if findings.signature is None:
-        said = "The model passes here, so there is no failure whose condition could be looked for."
+        said = "The model passes here, so there is no failure whose trigger could be looked for."
         return Finish(TriggerOutcome(verdict="passes", message=said), findings)
     case = findings.culprits[0].case if findings.culprits else findings.case
     if case is not None and case.engine:
@@ -125,7 +110,7 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
     sizes = msgspec.convert(stated.facts["sizes"], list[tuple[Place, ...]])
     trial = _Trial(ctx, findings, made)
     if (yield from trial.prefer_drawn()) != "fires":
-        said = "The case as it can be stated, from its values alone, does not fire, so nothing can be varied."
+        said = "The case as it can be stated, from its values alone, does not fail, so nothing can be varied."
         return Finish(TriggerOutcome(verdict="gone", message=said), findings)
     factors = list_factors(trial.made, sizes, ctx.engine, ctx.engine_info)
     trial.tried.clear()
@@ -136,7 +121,7 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
         outcome,
         findings,
         tables={
-            "cases": list_rows(factors, found, trial.tried),
+            "cases": list_rows(found, trial.tried),
             "factors": list_factor_rows(factors, found),
             "generator": [Script(GENERATOR, _generate(trial, factors, found, outcome))],
         },
@@ -163,7 +148,7 @@ def read_declared(stated: Measurement) -> Construction:
 
 
 class _Trial:
-    """Asks about one setting after the other."""
+    """Asks about one changed case after the other."""
 
     def __init__(self, ctx: StepContext, findings: Findings, made: Construction) -> None:
         self.ctx, self.made = ctx, made
@@ -172,7 +157,7 @@ class _Trial:
         case = bool(findings.culprits or findings.case)
         self.rule = for_parts(rule) if case else rule
         self.looks = max(1, findings.looks)
-        self.tried: dict[str, _Tried] = {}
+        self.tried: dict[tuple[Factor | None, Level], _Tried] = {}
 
     def prefer_drawn(self) -> Sub[Outcome]:
         """What the case does; with values that are drawn in place of its own, wherever it fires with those, too."""
@@ -182,28 +167,28 @@ class _Trial:
             inputs={n: draw(t) for n, t in plain.inputs.items()},
             weights={n: draw(t) for n, t in plain.weights.items()},
         )
-        outcome = yield from self.ask({})
+        outcome = yield from self.ask(None, "")
         if outcome != "fires" and self.made != plain:
             self.made = plain
-            outcome = yield from self.ask({})
+            outcome = yield from self.ask(None, "")
         return outcome
 
-    def ask(self, setting: Setting, attempt: int = 0) -> Sub[Outcome]:
-        declared = vary(self.made, setting)
-        tried = yield from self._look(declared, setting, attempt)
+    def ask(self, factor: Factor | None, level: Level, attempt: int = 0) -> Sub[Outcome]:
+        declared = vary(self.made, factor, level) if factor else self.made
+        tried = yield from self._look(declared, factor, level, attempt)
         if not attempt:
-            self.tried[say_setting(setting)] = tried
+            self.tried[factor, level] = tried
         return tried.outcome
 
-    def _look(self, declared: Construction, setting: Setting, attempt: int) -> Sub[_Tried]:
+    def _look(self, declared: Construction, factor: Factor | None, level: Level, attempt: int) -> Sub[_Tried]:
         ctx = self.ctx
         text = msgspec.json.encode(declared).decode()
         made = yield from asked(Construct(declared=text, feed=True, seed=ctx.seed))
         if made.status != "ok":
             return _Tried("invalid", why=made.message)
         engine = parse(ctx.engine)
-        for key, value in options_of(setting).items():
-            engine = engine.with_option(key, value)
+        if factor is not None and factor.kind == "option":
+            engine = engine.with_option(factor.key, str(level))
         model, inputs = str(made.facts.get("model", "")), str(made.facts.get("inputs", ""))
         samples = tuple(map(str, made.facts.get("samples", ())))
         probe = Measure(
@@ -225,9 +210,9 @@ class _Trial:
                 why=f"the reference is not determined: {wrong_by(noise, self.rule.metric)} from rounding, or "
                 "beside a more exact computation",
             )
-        return self._judge(m, noise, setting)
+        return self._judge(m, noise, factor, level)
 
-    def _judge(self, m: Measurement, noise: float, setting: Setting) -> _Tried:
+    def _judge(self, m: Measurement, noise: float, factor: Factor | None, level: Level) -> _Tried:
         if m.status in (*REFUSALS, *_REFUSED):
             return _Tried("fires" if self.refusing else "refused", why=m.message)
         if m.status != "ok":
@@ -246,7 +231,7 @@ class _Trial:
             return _Tried("passes", told)
         if all(s.absmax == 0.0 for r in results for s in r.outputs):
             return _Tried("hidden", told, "the right answer is zero everywhere, or no number, in which no fault shows")
-        if any(f.kind == "values" and level == "zeros" for f, level in setting.items()):
+        if factor is not None and factor.kind == "values" and level == "zeros":
             return _Tried("hidden", told, "zeros would hide it")
         floor = FAINT * works.ROUNDING.get(self.rule.precision, 0.0)
         if error > max(floor, _NOISE * noise):
@@ -267,84 +252,104 @@ def draw(tensor: MadeTensor) -> MadeTensor:
 
 
 def _ask_again(trial: _Trial, factors: Sequence[Factor], found: Found) -> Sub[int]:
-    """How many of the settings that the condition hangs on come out otherwise in another build: the case, and those that it shuts
-    out and that change least."""
-    base = tuple(f.base for f in factors)
-    near = [r for r in found.rows if r.outcome in ("passes", "refused")]
-    near.sort(key=lambda r: sum(a != b for a, b in zip(r.levels, base, strict=True)))
-    by_clause: list[Row] = []
-    for clause in found.fit.condition:
-        by_clause += [r for r in near if not holds((clause,), r.levels) and r not in by_clause][:1]
+    """How many come out otherwise in another build: of the case, and of one that passes for each of the first factors that
+    matter."""
+    if found.rows[0].outcome != "fires":
+        return 0
+    near = [r for f in factors for r in [r for r in found.of(f) if r.outcome in ("passes", "refused")][:1]]
     differs = 0
-    for row in [*(r for r in found.rows[:1] if r.outcome == "fires"), *by_clause[: AGAIN - 1]]:
-        yield Note(f"once more: {say_setting(setting_of(factors, row)) or 'the case as it is'}")
-        outcome = yield from trial.ask(setting_of(factors, row), attempt=1)
-        differs += outcome != row.outcome
+    for row in (found.rows[0], *near[: AGAIN - 1]):
+        yield Note(f"once more: {say_change(row.factor, row.level) or 'the case as it is'}")
+        differs += (yield from trial.ask(row.factor, row.level, attempt=1)) != row.outcome
     return differs
 
 
-def setting_of(factors: Sequence[Factor], row: Row) -> dict[Factor, Level]:
-    return {f: level for f, level in zip(factors, row.levels, strict=True) if level != f.base}
-
-
-def say_setting(setting: Setting) -> str:
+def say_change(factor: Factor | None, level: Level) -> str:
     """What was changed, in words; "" for nothing."""
-    return ", ".join(say_level(f, level) for f, level in setting.items())
+    if factor is None:
+        return ""
+    join = " " if factor.kind in ("values", "special", "role") else " = "
+    return f"{factor.name}{join}{say_level(factor, level)}"
 
 
 def say_level(factor: Factor, level: Level) -> str:
-    if factor.kind == "scale":
-        return f"{factor.name} = {factor.unit * 2.0 ** (int(level) - int(factor.base)):.3g}"
-    return f"{factor.name} {level}" if factor.kind in ("values", "special", "role") else f"{factor.name} = {level}"
+    """A level as a person would write it."""
+    if factor.kind == "scale":  # 3,650 and 2,150,000,000, no powers of ten
+        return f"{float(f'{factor.unit * 2.0 ** (int(level) - int(factor.base)):.3g}'):,.12g}"
+    return f"{level:.6g}" if isinstance(level, float) else str(level)
 
 
 def tell(
     factors: Sequence[Factor], found: Found, differs: int = 0, names: Mapping[str, str] | None = None
 ) -> TriggerOutcome:
-    """The outcome, never more certain than what was tried. ``names``: what short names stand for."""
+    """The outcome: what was tried, and nothing of what was not. ``names``: what short names stand for."""
     count: Counter[str] = Counter(r.outcome for r in found.rows)
-    decided = [r for r in found.rows if r.outcome in DECIDED]
-    fits = sum((r.outcome == "fires") == holds(found.fit.condition, r.levels) for r in decided)
-    condition = say_condition(factors, found.fit.condition)
+    tried = sum(count[o] for o in DECIDED)
+    condition = " ".join(say_factor(f, found) for f in factors if found.matters(f))
     base = TriggerOutcome(
         condition=condition,
-        tried=len(decided),
+        tried=tried,
         fires=count["fires"],
         passes=count["passes"],
         refused=count["refused"],
         cannot_tell=count["hidden"] + count["cannot tell"],
-        fits=fits,
-        checked=found.checked,
-        surprises=found.surprises,
         spent=found.spent,
     )
     replace = msgspec.structs.replace
-    if not decided or decided[0].outcome != "fires":
+    if found.rows[0].outcome != "fires":
         return replace(
-            base, message="The case did not fire when it was made anew, so nothing can be said of when it does."
+            base, message="The case did not fail when it was made anew, so nothing can be said of its trigger."
         )
-    how = ", ".join(
-        f"{count[o]} {said}" for o, said in (("fires", "fire"), ("passes", "pass"), ("refused", "refused")) if count[o]
-    )
     after = " The budget ended it there." if found.spent else ""
-    after += _say_names(condition, names or {})
     if differs:
-        said = f"Of the settings that it hangs on {differs} came out otherwise when built once more, so no condition is claimed."
-        return replace(base, verdict="unsteady", message=said + after)
-    if len(decided) == base.fires:
-        said = f"It fires in all {len(decided)} builds that were tried, whatever was changed."
+        said = f"Of the builds that were made once more {differs} came out otherwise, so nothing is said of what triggers it."
+        return replace(base, verdict="unsteady", condition="", message=said + after)
+    if tried == base.fires:
+        said = f"It fails in all {tried} builds that were tried, whatever was changed."
         return replace(base, verdict="always", message=said + after)
-    if not found.fit.condition or found.fit.left or found.surprises > found.checked // _UNSTABLE:
-        most = f" The nearest is: {condition}." if condition else ""
-        said = (
-            "No condition that could be stated parts what fires from what does not: "
-            f"{fits} of {len(decided)} builds fit ({how}).{most}"
-        )
-        return replace(base, verdict="partly", message=said + after)
-    said = f"It fires iff {condition}: so in {fits} of {len(decided)} builds ({how}).{_say_refused(factors, found.fit, decided)}"
-    if found.surprises:
-        said += f" {found.surprises} of {found.checked} settings at random spoke against what was thought before them."
+    how = ", ".join(f"{count[o]} {o.replace('fires', 'fail').replace('passes', 'pass')}" for o in DECIDED if count[o])
+    said = f"Each thing was changed alone, in {tried} builds: {how}. {condition}{_say_names(condition, names or {})}"
     return replace(base, verdict="found", message=said + after)
+
+
+_SAID = {"fires": "fails with", "passes": "passes with", "refused": "is refused with"}
+
+
+def say_factor(factor: Factor, found: Found) -> str:
+    """What was tried of a factor, on both sides: ``k: fails with 12, 13, 20, 36; passes with 8, 11.``"""
+    texts = _texts_of(factor, found)
+    return f"{factor.name}: {'; '.join(f'{said} {texts[o]}' for o, said in _SAID.items() if o in texts)}."
+
+
+def _texts_of(factor: Factor, found: Found, *, base: bool = True) -> dict[str, str]:
+    """The levels by what came of them (``none``: no answer), in words; ``base``: with that of the case."""
+    levels: dict[str, list[Level]] = {"fires": [factor.base]} if base else {}
+    for row in found.of(factor):
+        levels.setdefault(row.outcome if row.outcome in DECIDED else "none", []).append(row.level)
+    signs = {kind: _sign(factor, some) for kind, some in levels.items() if kind in DECIDED}
+    texts = {}
+    for kind, some in levels.items():
+        # Numbers by size, behind what is none.
+        texts[kind] = ", ".join(
+            say_level(factor, n)
+            for n in sorted(some, key=lambda n: (not isinstance(n, str), 0 if isinstance(n, str) else n))
+        )
+        if (
+            signs.get(kind)
+            and len(some) > 1
+            and list(signs.values()).count(signs[kind]) == 1
+            and "" not in signs.values()
+        ):
+            texts[kind] = f"{signs[kind]} numbers ({texts[kind]})"
+    return texts
+
+
+def _sign(factor: Factor, levels: Sequence[Level]) -> str:
+    """The sign that all of these numbers have; "" where they have none in common."""
+    below = {n < 0 for n in levels if not isinstance(n, str) and n != 0}
+    if factor.kind not in ("number", "attribute") or len(below) != 1:
+        return ""
+    return "negative" if True in below else "positive"
 
 
 def _say_names(condition: str, names: Mapping[str, str]) -> str:
@@ -354,81 +359,37 @@ def _say_names(condition: str, names: Mapping[str, str]) -> str:
     return f" Here {', '.join(said)}." if said else ""
 
 
-def _say_refused(factors: Sequence[Factor], fit: Fit, decided: Sequence[Row]) -> str:
-    """Which clauses part the case from what is refused alone: there nobody saw right numbers."""
-    said = []
-    for clause in fit.condition:
-        others: Condition = tuple(c for c in fit.condition if c != clause)
-        out = [r for r in decided if holds(others, r.levels) and not holds((clause,), r.levels)]
-        if out and all(r.outcome == "refused" for r in out):
-            said.append(say_condition(factors, (clause,)))
-    return f" Where it is not so that {' or '.join(said)}, the engine refuses the model." if said else ""
-
-
-def list_rows(factors: Sequence[Factor], found: Found, tried: dict[str, _Tried]) -> list[TriggerRow]:
-    """The decision table: after the case those that speak against the condition, then the rest as they were asked."""
-    rows = []
-    for row in found.rows:
-        changed = say_setting(setting_of(factors, row))
-        known = tried.get(changed, _Tried(row.outcome))
-        fits = None
-        if row.outcome in DECIDED:
-            fits = (row.outcome == "fires") == holds(found.fit.condition, row.levels)
-        rows.append(TriggerRow(changed, row.outcome, known.error, fits, known.why))
-    return [*rows[:1], *sorted(rows[1:], key=lambda r: r.fits is not False)]
+def list_rows(found: Found, tried: Mapping[tuple[Factor | None, Level], _Tried]) -> list[TriggerRow]:
+    """All that was tried, the case first, as it was asked."""
+    known = [(row, tried.get((row.factor, row.level), _Tried(row.outcome))) for row in found.rows]
+    return [TriggerRow(say_change(row.factor, row.level), row.outcome, one.error, one.why) for row, one in known]
 
 
 def list_factor_rows(factors: Sequence[Factor], found: Found) -> list[FactorRow]:
-    """What each factor did alone, those that matter first."""
-    base = tuple(f.base for f in factors)
-    named = {p.factor for c in found.fit.condition for p in c} | {p.other for c in found.fit.condition for p in c}
+    """What each factor did, those that matter first."""
     rows = []
-    for i, factor in enumerate(factors):
-        said: dict[str, list[str]] = {}
-        for row in found.rows:
-            if row.levels[i] != base[i] and (*base[:i], row.levels[i], *base[i + 1 :]) == row.levels:
-                kind = row.outcome if row.outcome in DECIDED else "none"
-                said.setdefault(kind, []).append(_say_bare(factor, row.levels[i]))
-        texts = {kind: ", ".join(levels) for kind, levels in said.items()}
-        rows.append(
-            FactorRow(
-                factor.name,
-                _say_bare(factor, factor.base),
-                texts.get("fires", ""),
-                texts.get("passes", ""),
-                texts.get("refused", ""),
-                texts.get("none", ""),
-                i in named,
-            )
-        )
+    for factor in factors:
+        texts = _texts_of(factor, found, base=False)
+        told = {"no_answer" if kind == "none" else kind: text for kind, text in texts.items()}
+        rows.append(FactorRow(factor.name, say_level(factor, factor.base), matters=found.matters(factor), **told))
     return sorted(rows, key=lambda r: not r.matters)
 
 
-def _say_bare(factor: Factor, level: Level) -> str:
-    return say_level(factor, level).removeprefix(f"{factor.name} ").removeprefix("= ")
-
-
 def _generate(trial: _Trial, factors: Sequence[Factor], found: Found, outcome: TriggerOutcome) -> str:
-    """The program, with a parameter for each size and for what the condition names."""
-    named: set[int] = {i for c in found.fit.condition for p in c for i in (p.factor, p.other)}
-    shown = [
-        f
-        for i, f in enumerate(factors)
-        if f.kind in SHOWN and (f.kind == "size" or i in named) and (f.kind != "values" or f.base == DRAWN)
-    ]
-    settings: dict[str, list[Setting]] = {"fires": [], "passes": [], "refused": []}
-    for row in found.rows:
-        setting = setting_of(factors, row)
-        told = trial.tried.get(say_setting(setting))
-        if row.outcome in settings and set(setting) <= set(shown) and (told is None or told.first):
-            settings[row.outcome].append(setting)
+    """The program, with a parameter for each size and for what matters."""
+    shown = [f for f in factors if f.kind in SHOWN and (f.kind == "size" or found.matters(f)) and f.base != GIVEN]
+
+    def settings(outcome: Outcome) -> list[tuple[Factor, Level]]:
+        rows = ((r.factor, r.level) for r in found.rows if r.outcome == outcome and r.factor in shown)
+        return [(f, level) for f, level in rows if f and trial.tried.get((f, level), _Tried(outcome)).first]
+
     view = trial.ctx.engine_info
     return write_generator(
         trial.made,
         shown,
-        settings["fires"][:12],
-        settings["passes"][:12],
-        settings["refused"][:4],
+        settings("fires")[:12],
+        settings("passes")[:12],
+        settings("refused")[:4],
         title=f"The case on {trial.ctx.engine} {view.version}".rstrip() + ".",
         line=outcome.message,
     )
@@ -443,8 +404,8 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="trigger",
-    version=2,
-    summary="Change everything of the case that can be changed, and say in one line when it fires.",
+    version=3,
+    summary="Change all that can be changed of the case, one thing at a time, and say what triggers the failure.",
     run=trigger,
     outcome=TriggerOutcome,
     params=TriggerParams,
@@ -455,13 +416,10 @@ SPEC = StepSpec(
             "An external check shows no values, so of a varied case it cannot be told whether its reference is right."
         ),
     ),
-    ends=(PASSES, *unresolved("partly", "unsteady", "gone")),
+    ends=(PASSES, *unresolved("unsteady", "gone")),
     labels={
-        "condition": "it fires iff",
+        "condition": "what triggers it",
         "tried": "builds that answered",
-        "fits": "of these as it says",
-        "checked": "tried at random",
-        "surprises": "of these against it",
         "spent": "ended by the budget",
         "cannot_tell": "that could not be told",
     },

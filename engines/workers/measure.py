@@ -22,6 +22,7 @@ from engines.data.samples import Span
 from engines.graph import external, load, rewrites
 from engines.graph.cut import Cut
 from engines.graph.model_problem import ModelProblem
+from engines.graph.places import holds_places
 from engines.graph.quantized import is_quantized
 from engines.graph.random_nodes import draw_numbers
 from engines.graph.ranges import ALL, decode, encode
@@ -115,6 +116,8 @@ class _Measuring:
         self.marks = self._choose_marks()
         some = probe.effect_on not in ("", ALL) and not probe.postprocess  # a script is given all of them
         self.final = decode(probe.effect_on) if some else self.index.outputs
+        placed = (t for t in self.final if holds_places(self.index, t) and not probe.postprocess)
+        self.of_places = {self.index.tensors[t].name for t in placed}
         # Inner tensors of a cut are compared as they are.
         self.finished = probe.candidate.nodes == ALL and set(self.part.judged) == set(self.index.outputs)
         # Repeated looks are at a build of their own: what an engine remembers of earlier runs is no part of the answer.
@@ -476,7 +479,10 @@ class _Measuring:
 
         def scores(pairs: Mapping[str, _Pair], *, final: bool = False) -> list[tuple[Score, ...]]:
             """By row, the scores of all tensors. ``final``: they are the model's own outputs, which give answers."""
-            columns = [_score_rows(name, a, e, split, final=final) for name, (a, e) in pairs.items()]
+            columns = [
+                _score_rows(name, a, e, split, final=final, classes=name not in self.of_places)
+                for name, (a, e) in pairs.items()
+            ]
             return [tuple(column[row] for column in columns) for row in range(max(1, split))]
 
         outputs = scores(judged, final=self.finished)
@@ -673,19 +679,22 @@ def _say_span(span: Span) -> str:
     return "the shapes of all samples at once"
 
 
-def _score_rows(name: str, actual: Array | None, expected: Array, rows: int, *, final: bool = False) -> list[Score]:
-    """``rows`` scores, or one. What has no rows of its own (a mark) is scored whole for each."""
+def _score_rows(
+    name: str, actual: Array | None, expected: Array, rows: int, *, final: bool, classes: bool
+) -> list[Score]:
+    """``rows`` scores, or one. What has no rows of its own (a mark) is scored whole for each. ``final``: with answers, of class
+    scores too where it may hold such (``classes``)."""
     if rows and expected.ndim and expected.shape[0] == rows:
         found = metrics.score_rows(name, actual, expected, rows)
         if not final or actual is None or actual.shape != expected.shape:
             return found
-        return [_with_answer(s, actual[i : i + 1], expected[i : i + 1]) for i, s in enumerate(found)]
+        return [_with_answer(s, actual[i : i + 1], expected[i : i + 1], classes) for i, s in enumerate(found)]
     whole = metrics.score(name, actual, expected)
-    return [_with_answer(whole, actual, expected) if final else whole] * max(1, rows)
+    return [_with_answer(whole, actual, expected, classes) if final else whole] * max(1, rows)
 
 
-def _with_answer(score: Score, actual: Array | None, expected: Array) -> Score:
-    return msgspec.structs.replace(score, answer=answer(actual, expected))
+def _with_answer(score: Score, actual: Array | None, expected: Array, classes: bool) -> Score:
+    return msgspec.structs.replace(score, answer=answer(actual, expected, classes=classes))
 
 
 def _build_key(question: tuple[Any, ...], arrays: Mapping[int, Array], constants: Mapping[int, Array]) -> bytes:

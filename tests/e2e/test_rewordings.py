@@ -11,6 +11,7 @@ import pytest
 from engines.compare.criterion import Criterion, Verdict
 from engines.findings import Findings
 from engines.probe import Candidate, Measure, Measurement
+from engines.search.cost import Cost
 from tests.docs import test_words as places
 from wizard.flow.commands import Command
 from wizard.report import probe_words
@@ -20,6 +21,7 @@ from wizard.tui.scene import Scene
 from wizard.tui.screens.step import say_other_forms
 from wizard.tui.troubles import troubles
 from wizard.tui.widgets.evidence import facts
+from wizard.words import price
 
 from .conftest import Walk, Walked
 from .test_every_end import not_reproduced, worked_around
@@ -60,6 +62,11 @@ def code(_said: Said) -> str:
 def not_measured(_said: Said) -> str:
     outcome = {"precision": "fp16", "emulated_error": None}
     return "\n".join(f"{label}: {value}" for label, value in facts(outcome, ("emulated_error",), "compare"))
+
+
+def unpriced(_said: Said) -> str:
+    """Of a step whose runs nothing has timed yet. A session may have timed them by then, on a slow machine."""
+    return price(Cost(9, 9, 60, -1.0, 0))
 
 
 def skipped(said: Said) -> str:
@@ -123,7 +130,7 @@ PAIRS = {
     "not known yet": Pair(
         r"nothing of the kind was measured|this step will tell|\? seconds",
         r"not known yet, .*this step finds out what they take",
-        failing,
+        unpriced,
     ),
 }
 # In docs, with what stands there now.

@@ -77,8 +77,9 @@ def test_version_11_is_given_a_file_with_its_types_that_was_run(
     assert {"Cast", "Pow"} <= {node.op_type for node in made.graph.node}
     assert {t.data_type for t in made.graph.initializer} >= {onnx.TensorProto.FLOAT16}
     tools = [recipe.tool for recipe in report.workaround.apply]
-    assert tools[:2] == ["trtexec", "Polygraphy"]
-    assert "trtexec --onnx=worked-around.onnx --stronglyTyped --saveEngine=model.engine" in walked.ran.out
+    assert tools[:3] == ["TensorRT in Python", "trtexec", "Polygraphy"]
+    assert "assert parser.parse_from_file('worked-around.onnx')" in walked.ran.out
+    assert report.workaround.apply[1].text == "trtexec --onnx=worked-around.onnx --saveEngine=model.engine"
     assert not (walked.folder / "case" / "keep_fp32.py").exists()
 
 
@@ -206,8 +207,8 @@ def test_an_if_that_is_refused_is_fixed_in_the_users_own_types(walk: Walk, tmp_p
     assert "'choice' (If) is decided by 'is_wide' (Equal)" in walked.ran.out
     made = onnx.load(walked.folder / "worked-around.onnx")
     assert {t.data_type for t in made.graph.initializer} <= {onnx.TensorProto.FLOAT, onnx.TensorProto.INT64}
-    assert report.workaround.apply[0].tool == "trtexec, once worked-around.onnx is FP16"
-    assert "paste this first (trtexec, once worked-around.onnx is FP16)" in walked.ran.out
+    assert report.workaround.apply[0].tool == "TensorRT in Python, once worked-around.onnx is FP16"
+    assert "paste this first (TensorRT in Python, once worked-around.onnx is FP16)" in walked.ran.out
 
 
 BUILDS = """
@@ -222,6 +223,36 @@ profile.set_shape("x", (1, 64), (4, 64), (8, 64))
 config.add_optimization_profile(profile)
 open("model.plan", "wb").write(bytes(builder.build_serialized_network(network, config)))
 """
+
+
+@pytest.mark.parametrize("version", ["10.6.0", "11.2.1.2"])
+def test_what_is_pasted_builds_an_engine_that_is_right(
+    walk: Walk, overflowing: tuple[str | Path, ...], tmp_path: Path, version: str
+) -> None:
+    """By name, and from the file. Without what cures the engine is wrong."""
+    walked = walk(version, *overflowing)
+    told = walked.reading.report().workaround.apply[0]
+    for given, name in ((overflowing[0], "model"), (walked.folder / "worked-around.onnx", "worked-around")):
+        if Path(given).exists():
+            shutil.copy(given, tmp_path / f"{name}.onnx")
+    if (script := walked.folder / "case" / "keep_fp32.py").exists():
+        shutil.copy(script, tmp_path)
+    assert told.line in told.text
+    profile = 'p.set_shape("x", (1, 64), (4, 64), (8, 64)); config.add_optimization_profile(p)'
+    whole = told.text.replace("\nopen(", f"\np = builder.create_optimization_profile(); {profile}\nopen(")
+    without = whole.replace("worked-around", "model").replace("keep_fp32.postprocess(network);", "")
+    for text, code in ((whole, 10), (without, 0)):
+        home = tmp_path / f"home-{code}"
+        home.mkdir()
+        made = run_here(tmp_path, version, home, "-c", text)
+        assert made.code == 0, made.err
+        if version > "11" and code == 0:
+            continue  # the model as it was is in FP32, which is right: what is wrong is the one that was converted
+        words = (*overflowing[:-1], f"tensorrt:plan={tmp_path / 'model.engine'},precision=fp16")
+        assert (
+            run_here(tmp_path, version, home / version, "-m", "wizard", "step", "compare", *map(str, words)).code
+            == code
+        )
 
 
 def test_an_engine_that_was_built_before_ends_with_the_like_of_it_that_can_be_searched(

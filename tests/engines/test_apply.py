@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
 from engines import outside
 from engines.declaration import Cure, Recipe
+from engines.installed import importable
 from engines.spec import parse
 from wizard.demo import MODELS
 
@@ -79,6 +81,34 @@ def test_cpp_says_what_python_says() -> None:
     assert "ORT_ENABLE_EXTENDED" in python
     assert "ORT_ENABLE_EXTENDED" in cpp
     assert 'ORT_TSTR("worked-around.onnx")' in cpp
+
+
+@pytest.mark.parametrize(
+    ("version", "typed"), [("10.6.0", True), ("11.4.0.106", False)], ids=["10", "11 has no other typing"]
+)
+def test_an_option_of_tensorrt_that_cures_is_told_to_each_tool(version: str, typed: bool) -> None:
+    failing = outside.found(parse("tensorrt:precision=model"), version)
+    told = recipes("tensorrt:precision=model,optimization_level=0,tf32=off", Cure(failing=failing), version)
+    assert list(told) == ["TensorRT in Python", "trtexec", "Polygraphy"]
+    assert told["TensorRT in Python"].line.splitlines() == [
+        "config.clear_flag(trt.BuilderFlag.TF32)", "config.builder_optimization_level = 0",
+    ]  # fmt: skip
+    assert {"--noTF32", "--builderOptimizationLevel=0"} <= set(shlex.split(told["trtexec"].text))
+    assert ("--stronglyTyped" in told["trtexec"].text) == typed == ("STRONGLY_TYPED" in told["TensorRT in Python"].text)
+    assert not outside.apply(failing, Cure(failing=failing)), "nothing cures, so nothing is told"
+
+
+@pytest.mark.skipif(not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
+def test_tensorrt_rtx_builds_what_is_pasted(tmp_path: Path) -> None:
+    """The bindings that are the likest to TensorRT's of those that build with no GPU."""
+    shutil.copy(MODELS / "shapes_cnn.onnx", tmp_path / "worked-around.onnx")
+    model = onnx.load(tmp_path / "worked-around.onnx")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    onnx.save(model, tmp_path / "worked-around.onnx")
+    spec = "tensorrt_rtx:precision=fp32,compute_capability=sm86,workspace=256"
+    told = recipes(spec, Cure(file="worked-around.onnx"))["TensorRT-RTX in Python"].text
+    subprocess.run([sys.executable, "-c", told], cwd=tmp_path, check=True)
+    assert (tmp_path / "model.engine").stat().st_size > 100_000
 
 
 @pytest.mark.parametrize("typing", ["weak", "strong"])
@@ -164,7 +194,8 @@ def test_trtexec_is_told_only_what_its_lists_can_say(keep: tuple[str, ...], name
 @pytest.mark.parametrize("engine", ["tensorrt:precision=fp16", "emulate:precision=fp16"])
 @pytest.mark.parametrize("name", ["a", "a,b"])
 def test_a_file_with_the_types_in_it_is_told_first_as_any_tensorrt_takes_it(engine: str, name: str) -> None:
-    first, *rest = recipes(engine, Cure(keep=(name,), file="worked-around.onnx"), "10.6.0").values()
+    told = recipes(engine, Cure(keep=(name,), file="worked-around.onnx"), "10.6.0").values()
+    first, *rest = [recipe for recipe in told if recipe.language == "sh"]
     assert first.text == "trtexec --onnx=worked-around.onnx --stronglyTyped --saveEngine=model.engine"
     assert "keep_fp32.py" in rest[0].text
 
@@ -268,12 +299,12 @@ def test_onnxconverter_common_keeps_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("engine", "version", "tool"),
     [
-        ("tensorrt:precision=fp16", "11.2.1.2", "trtexec, once w.onnx is FP16"),
-        ("tensorrt:precision=bf16", "11.2.1.2", "trtexec, once w.onnx is BF16"),
-        ("tensorrt_rtx:precision=fp16", "1.7", "TensorRT-RTX, once w.onnx is FP16"),
-        ("tensorrt_rtx", "1.7", "TensorRT-RTX"),
-        ("tensorrt:precision=model", "10.6.0", "trtexec"),
-        ("tensorrt:precision=fp16", "10.6.0", "trtexec"),
+        ("tensorrt:precision=fp16", "11.2.1.2", "TensorRT in Python, once w.onnx is FP16"),
+        ("tensorrt:precision=bf16", "11.2.1.2", "TensorRT in Python, once w.onnx is BF16"),
+        ("tensorrt_rtx:precision=fp16", "1.7", "TensorRT-RTX in Python, once w.onnx is FP16"),
+        ("tensorrt_rtx", "1.7", "TensorRT-RTX in Python"),
+        ("tensorrt:precision=model", "10.6.0", "TensorRT in Python"),
+        ("tensorrt:precision=fp16", "10.6.0", "TensorRT in Python"),
     ],
 )
 def test_a_file_with_the_types_of_the_users_model_is_converted_first_where_the_engine_goes_by_these(

@@ -60,7 +60,7 @@ LIMIT = float(os.environ.get("NARROWDOWN_FUZZ_LIMIT", "60"))
 WAITS = 3
 # Seconds beyond that after which a reader is ended from outside: its own alarms wait for native code to return.
 GRACE = 10.0
-MEMORY = 8 << 30  # bytes that a reader may ask for: what has no end fails instead of taking the machine's
+MEMORY = 8 << 30  # bytes that a reader may ask for beside what this process has: what has no end fails
 
 # Of these nothing is refused: a log is searched for what it tells.
 ALL_READ = ("builder logs", "parts of sessions")
@@ -611,7 +611,9 @@ def _read(kind: str, data: bytes, place: str, seconds: float) -> str:
     folder.mkdir()
     watching = strays.watch((folder, walked(), walked().parent / "made.json"))
     alarms = {signal.ITIMER_REAL: (signal.SIGALRM, seconds), signal.ITIMER_PROF: (signal.SIGPROF, LIMIT)}
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    # Threads of native libraries, one a core, have addresses in plenty: what is here already counts for nothing.
+    here = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (here + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     for timer, (sent, after) in alarms.items():
         signal.signal(sent, _late)
         signal.setitimer(timer, after, 1.0)  # again and again: a cleanup on the way out may wait, too

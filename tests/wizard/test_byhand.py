@@ -128,7 +128,8 @@ def test_typing_ends_with_tensorrt_10() -> None:
     assert "--trt --fp16" in "\n".join(lines("tensorrt:precision=fp16", version="10.13.3"))
     new = "\n".join(lines("tensorrt:precision=fp16", version="11.0.0.1"))
     assert "--strongly-typed" in new
-    assert "--stronglyTyped" in new
+    assert "trtexec --onnx=engine.onnx" in new
+    assert "--stronglyTyped" not in new, "trtexec of 11 has no other typing"
     assert "--fp16" not in new
 
 

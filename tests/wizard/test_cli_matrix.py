@@ -19,7 +19,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def environment(tmp_path: Path, name: str, code: int, said: str) -> str:
     python = tmp_path / name / "bin" / "python"
     python.parent.mkdir(parents=True)
-    seen = f"echo \"$@\" > '{tmp_path}/{name}.words'; ls \"${{PYTHONPATH%%:*}}\" > '{tmp_path}/{name}.path'"
+    seen = f"echo \"$@\" > '{tmp_path}/{name}.words'; cd \"${{PYTHONPATH%%:*}}\" && ls -d */ > '{tmp_path}/{name}.path'"
     python.write_text(f"#!/bin/sh\n{seen}\n{said}\nexit {code}\n")
     python.chmod(0o755)
     return str(tmp_path / name)
@@ -42,7 +42,7 @@ def test_cells_their_files_and_the_exit_code(
     assert main([*words, "--keep-going", *files]) == whole
     assert capsys.readouterr().out.count(place.name) == 2
     assert "--expect same --engine onnxruntime --keep-going" in (tmp_path / "new.words").read_text()
-    assert (tmp_path / "new.path").read_text().split() == ["engines", "flows", "wizard"], (
+    assert (tmp_path / "new.path").read_text().split() == ["engines/", "flows/", "wizard/"], (
         "and no engine of this environment"
     )
     suites = ElementTree.fromstring((tmp_path / "j.xml").read_text())

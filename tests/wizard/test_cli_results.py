@@ -172,6 +172,24 @@ def test_a_model_too_large_for_one_file_comes_with_its_weights(
     np.testing.assert_array_equal(numpy_helper.to_array(onnx.load(str(made)).graph.initializer[0]), weight)
 
 
+def test_a_cleaned_model_is_written_where_one_was_made(tmp_path: Path) -> None:
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [3]) for n in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph), tmp_path / "given.onnx")
+    store = Store(tmp_path / "session")
+    cleaned = load.import_model(tmp_path / "given.onnx", store).digest
+    reading = Reading(store.root, *[None] * 3)  # type: ignore[arg-type]
+
+    def write(*rows: dict[str, str]) -> str | None:
+        table = store.put(msgspec.json.encode(rows))
+        visit = Visit("sanitize", step="sanitize", status="done", tables={"sanitized": table})
+        return write_models(reading, visit, str(tmp_path / "out.onnx"))[0]
+
+    assert write() is None
+    assert write({"model": cleaned}) == str(tmp_path / "out.onnx")
+    assert [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node] == ["Relu"]
+
+
 def test_a_kept_model_points_to_the_sessions_weights_until_it_is_written_somewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

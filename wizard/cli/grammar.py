@@ -300,7 +300,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry(
         "trigger",
         Command("trigger", "trigger"),
-        "when does a case fire: which sizes, types, attributes, values?",
+        "what triggers a case: which sizes, types, attributes, values?",
         _fill_trigger,
     ),
     Entry("watch", Command("run", "watch"), "look at a session while another program works on it", _fill_watch),

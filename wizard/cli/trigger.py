@@ -1,4 +1,4 @@
-"""``narrowdown trigger CASE``: when does the case of a session, or of a bundle, fire?"""
+"""``narrowdown trigger CASE``: what triggers the case of a session, or of a bundle?"""
 
 import argparse
 import json

@@ -15,7 +15,7 @@ import msgspec
 
 from engines import outside
 from engines.compare.criterion import for_parts
-from engines.declaration import ByHand
+from engines.declaration import ByHand, Found
 from engines.findings import Findings
 from engines.spec import parse
 from wizard.flow.model import FlowNode
@@ -84,6 +84,11 @@ def installed() -> Mapping[str, str]:
     return found
 
 
+def _find(engine: str, have: Mapping[str, str] | None) -> Found:
+    spec = parse(engine)
+    return outside.found(spec, (have or {}).get(spec.name, ""))
+
+
 def by_hand(
     node: FlowNode, values: Mapping[str, Any], have: Mapping[str, str] | None = None, engine: str = ""
 ) -> list[Command]:
@@ -91,7 +96,7 @@ def by_hand(
     its version here; what is written for other versions of it is left out. ``engine``: the session's, whose ways the commands
     are fitted to."""
     made = []
-    chosen = outside.found(parse(engine)) if engine else None
+    chosen = _find(engine, have) if engine else None
     ways = outside.by_hand(chosen) if chosen else ByHand()
     have = {**(have or {}), **ways.stands_for}
     for key, template in node.commands.items():
@@ -124,8 +129,7 @@ def values(problem: Problem, findings: Findings | None = None, have: Mapping[str
     case = found.case
     failing = found.signature.outputs if found.signature else ()
     kept = found.workaround.keep_names if found.workaround else ()
-    engine = parse(problem.engine)
-    polygraphy, trtexec = outside.flags(outside.found(engine, (have or {}).get(engine.name, "")))
+    polygraphy, trtexec = outside.flags(_find(problem.engine, have))
     return {
         "model": problem.model,
         "engine": problem.engine,

@@ -181,11 +181,11 @@ class Varied(msgspec.Struct, frozen=True):
 
     factor: str  # the property, in words
     base: str  # as it is in the case
-    fires: str  # the values at which it fires
+    fires: str  # the values at which it fails
     passes: str  # the values at which it passes
     refused: str  # the values at which the engine does not build or run it
     no_answer: str  # the values at which the right answer is not known
-    matters: bool  # the condition names it
+    matters: bool  # some of its values take the failure away
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -194,18 +194,17 @@ class Tried(msgspec.Struct, frozen=True):
     changed: str  # what is other than in the case; empty for the case itself
     outcome: str  # `fires`, `passes`, `refused`, `hidden`, `cannot tell` or `invalid`
     error: float | None  # by the metric; `null` where nothing was compared
-    fits: bool | None  # the condition says so; `null` where there was no answer
     why: str  # where there was no answer
 
 
 class Trigger(msgspec.Struct, frozen=True):
-    """When the case fires."""
+    """What triggers the failure of the case."""
 
-    verdict: str  # `found`, `always`, `partly`, `unsteady`, `gone`, `passes` or `unresolved`
-    condition: str  # comparisons joined by *and* and *or*; empty where none was found
-    said: str  # the same as a sentence, with how often it was so
-    factors: tuple[Varied, ...]  # those that the condition names come first
-    cases: tuple[Tried, ...]  # the case first, then what the condition does not say
+    verdict: str  # `found`, `always`, `unsteady`, `gone`, `passes` or `unresolved`
+    condition: str  # a sentence for each property that matters; empty where none was found to
+    said: str  # the same, with how often it was so
+    factors: tuple[Varied, ...]  # those that matter come first
+    cases: tuple[Tried, ...]  # the case first, then as they were tried
 
 
 class Rewritten(msgspec.Struct, frozen=True):
@@ -275,7 +274,7 @@ class Report(msgspec.Struct, frozen=True):
     lookalikes: tuple[Lookalike, ...] = ()  # known bugs that it looks like, confirmed ones first
     rewrites: tuple[Rewritten, ...] = ()  # what was tried to cure it by other nodes
     scores: tuple[Weighed, ...] = ()  # what the fault and each workaround cost and buy; the reference is the first
-    trigger: Trigger | None = None  # when the first culprit's case fires; `null` where nobody asked
+    trigger: Trigger | None = None  # what triggers the first culprit's case; `null` where nobody asked
     goes_on_from: str = ""  # id of the session whose findings these are
     next: str = ""  # the command that goes on from here; empty where nothing follows
     format: Literal[1] = 1  # version of this format

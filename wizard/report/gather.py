@@ -460,7 +460,7 @@ def _last_table(state: State, table: Callable[[str], Table], name: str, kind: ty
 
 
 def _trigger(state: State, table: Callable[[str], Table]) -> Trigger | None:
-    """When the case fires, as the last step that asked it found: the one that leaves these two tables."""
+    """What triggers the case, as the last step that asked it found: the one that leaves these two tables."""
     visit = next((v for v in reversed(state.route) if {"cases", "factors"} <= v.tables.keys()), None)
     if visit is None or visit.outcome is None:
         return None

@@ -20,7 +20,7 @@ from engines.asking import StepRefused
 from engines.probe import AnyProbe
 from engines.steps.base import StepSpec
 from engines.workers.executor import Prober
-from wizard.exits import BAD_USAGE, MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
+from wizard.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.runner.control import Control, answer_question, ask_question
@@ -218,7 +218,13 @@ class Walk:
         match decision:
             case Ended():
                 await self._house.close()
-                raise Closing(decision.exit_code, self._say_missing(decision), decision.end)
+                code, reason = decision.exit_code, self._say_missing(decision)
+                broken = next((v for v in self._ledger.state.route if v.status == "failed"), None)
+                if (
+                    code == FOUND and broken is not None
+                ):  # what was found stands, and not all that was asked was answered
+                    code, reason = OUR_FAULT, broken.error
+                raise Closing(code, reason, decision.end)
             case Ask():
                 await self._ask(decision)
             case RunStep():

@@ -124,8 +124,7 @@ class Narrowdown(InTurn[int]):
             self.theme = themes.DARK.name
             self._filters = [f for f in self._filters if not isinstance(f, Monochrome)] + [themes.NoColour(cursor)]
         self.set_class(self.glyphs is glyphs.ASCII, "-ascii-glyphs")
-        if self.glyphs is glyphs.ASCII:
-            ScrollBar.renderer = AsciiScrollBar
+        ScrollBar.renderer = AsciiScrollBar if self.glyphs is glyphs.ASCII else ScrollBarRender
 
     # Start
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engines.declaration import CaseCommand, CheckPart, Cure, Found, Recipe
-from engines.options import split_paths
+from engines.options import split_paths, tell_apart
 
 RTX = "tensorrt_rtx"
 LONGEST = 500  # characters of an input's name that a command line still shows
@@ -21,8 +21,8 @@ def check_part(found: Found) -> CheckPart:
     """A build with the same types. Strong typing is in the file, as casts; weak typing is a flag that ends with TensorRT 10."""
     chosen = found.chosen
     precision, capability = chosen["precision"], chosen.get("compute_capability", "current")
-    typing, major = chosen.get("typing", "strong"), found.version.partition(".")[0]
-    strong = typing == "strong" or (precision == "model" and typing != "weak") or (major.isdigit() and int(major) > 10)
+    typing = chosen.get("typing", "strong")
+    strong = typing == "strong" or (precision == "model" and typing != "weak") or _is_always_strong(found)
     flag = _FLAGS.get(precision, "")
     settings = {
         "package": found.spec.name,
@@ -35,46 +35,55 @@ def check_part(found: Found) -> CheckPart:
     return CheckPart(_SOURCE.read_text(encoding="utf-8"), settings)
 
 
+def _is_always_strong(found: Found) -> bool:
+    """Whether this version has no other typing."""
+    major = found.version.partition(".")[0]
+    return found.spec.name == RTX or (major.isdigit() and int(major) > 10)
+
+
 def lines(found: Found, command: CaseCommand) -> list[str]:
     """A build with the same types, from the file that was built."""
-    model, compare, spec = command.part.model, command.compare, found.spec
-    if spec.name == RTX:
+    model, compare = command.part.model, command.compare
+    if found.spec.name == RTX:
         return [
             "# TensorRT-RTX through Polygraphy, on a machine with an RTX GPU",
             f"{_SWITCH} polygraphy run {model} --trt {compare}",
         ]
-    ours, theirs = typed_as(command.part.settings, spec.get("calibration"))
-    words = ["--trt", *ours]
-    if level := spec.get("optimization_level"):
-        words += ["--builder-optimization-level", level]
-        theirs.append(f"--builderOptimizationLevel={level}")
-    if size := spec.get("workspace"):
-        words += ["--pool-limit", f"workspace:{size}M"]
-        theirs.append(f"--memPoolSize=workspace:{size}M")
-    if sources := spec.get("tactic_sources"):
-        words += ["--tactic-sources", *sources.split("+")]
-    if plugins := spec.get("plugins"):
-        words += ["--plugins", *split_paths(plugins)]
-        theirs += [f"--staticPlugins={path}" for path in split_paths(plugins)]
+    ours, theirs = _say_build(found)
     return [
         "# TensorRT through Polygraphy, and by itself",
-        f"{shlex.join(['polygraphy', 'run', model, *words])} {compare}",
+        f"{shlex.join(['polygraphy', 'run', model, '--trt', *ours])} {compare}",
         *trtexec_lines(model, theirs, command.inputs),
     ]
 
 
+def _say_build(found: Found) -> tuple[list[str], list[str]]:
+    """All that a build is told of the spec: (options of Polygraphy, of trtexec)."""
+    ours, theirs = precision_flags(found)
+    spec = found.spec
+    if level := spec.get("optimization_level"):
+        ours += ["--builder-optimization-level", level]
+        theirs.append(f"--builderOptimizationLevel={level}")
+    if size := spec.get("workspace"):
+        ours += ["--pool-limit", f"workspace:{size}M"]
+        theirs.append(f"--memPoolSize=workspace:{size}M")
+    if sources := spec.get("tactic_sources"):
+        ours += ["--tactic-sources", *sources.split("+")]
+    if plugins := spec.get("plugins"):
+        ours += ["--plugins", *split_paths(plugins)]
+        theirs += [f"--staticPlugins={path}" for path in split_paths(plugins)]
+    return ours, theirs
+
+
 def precision_flags(found: Found) -> tuple[list[str], list[str]]:
     """What makes it compute in the engine's types: (for Polygraphy, for trtexec). TensorRT-RTX takes none: it computes in the
-    types of the model."""
-    return ([], []) if found.spec.name == RTX else typed_as(check_part(found).settings, found.spec.get("calibration"))
-
-
-def typed_as(settings: Mapping[str, Any], calibration: str = "") -> tuple[list[str], list[str]]:
-    """The types of a build, from ``check_part``'s settings: (options of Polygraphy, of trtexec). Strong typing is what TensorRT
-    11 does anyway; there both words are taken and change nothing."""
+    types of the model. To trtexec of TensorRT 11 strong typing says nothing, as it has no other."""
+    if found.spec.name == RTX:
+        return [], []
+    settings, calibration = check_part(found).settings, found.spec.get("calibration")
     flags = [f"--{flag.lower()}" for flag in settings["flags"]]
     ours = ["--strongly-typed"] if settings["strong"] else list(flags)
-    theirs = ["--stronglyTyped"] if settings["strong"] else list(flags)
+    theirs = list(flags) if not settings["strong"] else [] if _is_always_strong(found) else ["--stronglyTyped"]
     if settings["tf32"]:
         ours.append("--tf32")
     else:
@@ -100,10 +109,11 @@ def trtexec_lines(model: str, flags: list[str], inputs: tuple[str, ...]) -> list
 def fit_command(found: Found, text: str) -> str:
     """Polygraphy drives TensorRT-RTX by a variable; a strongly typed network has the types of its file, which must be written
     first."""
-    rtx, precision = found.spec.name == RTX, found.spec.get("precision")
-    if rtx:
+    precision = found.spec.get("precision")
+    if found.spec.name == RTX:
         text = re.sub(r"^(?=polygraphy )", f"{_SWITCH} ", text, flags=re.MULTILINE)
-    typed = re.search(r"--strongly-?typed", text, re.IGNORECASE) or (rtx and "--trt" in text)
+    says = r"--strongly-?typed|--trt\b|\btrtexec\b" if _is_always_strong(found) else r"--strongly-?typed"
+    typed = re.search(says, text, re.IGNORECASE)
     if typed and precision in ("fp16", "bf16"):
         return (
             f"# TensorRT computes in the types of the file: for it convert the model to {precision.upper()} first and name that "
@@ -125,27 +135,94 @@ def keep_in_fp32(found: Found, nodes: Collection[str]) -> str:
 
 
 def apply(found: Found, cure: Cure) -> list[Recipe]:
-    """The build as it is right: up to TensorRT 10 with the layers of the kept nodes by name; where types come from the file, with
-    the file that has the workaround in it."""
+    """The build as it is right, in Python first, which is what found it: up to TensorRT 10 with the layers of the kept nodes by
+    name; where types come from the file, with the file that has the workaround in it; with options that the failing build has
+    otherwise."""
     precision, strong = found.spec.get("precision"), check_part(found).settings["strong"]
-    converted = strong and cure.plain and precision in ("fp16", "bf16")
-    first = f", once {cure.file} is {precision.upper()}" if converted else ""
+    by_file = bool(cure.file) and (strong or not cure.keep)
+    model = cure.file if by_file else "model.onnx"
+    changes = [
+        o for o, why in tell_apart(found, cure, lambda chosen: _tell(found, chosen), {}).items() if why == "cure"
+    ]
+    by_name = bool(cure.keep) and not strong
+    if not (by_file or by_name or changes):
+        return []
+    converted = strong and (cure.plain or not by_file) and precision in ("fp16", "bf16")
+    first = f", once {model} is {precision.upper()}" if converted else ""
+    python = [] if found.spec.get("calibration") else [_in_python(found, model, changes, first, by_name=by_name)]
     if found.spec.name == RTX:
-        words = ["tensorrt_rtx", f"--onnx={cure.file}", "--saveEngine=model.engine"]
-        return [Recipe(f"TensorRT-RTX{first}", "sh", shlex.join(words))] if cure.file else []
-    ours, theirs = typed_as(check_part(found).settings, found.spec.get("calibration"))
-    if cure.file and (strong or not cure.keep):
-        # Strongly typed the file holds the types, too, and the model as it was does not.
-        named = ["polygraphy", "convert", "model.onnx", *ours, "-o", "model.engine", "--trt-outputs", *cure.outputs]
-        marked = Recipe("Polygraphy, with the model as it was", "sh", shlex.join(named))
-        trtexec = ["trtexec", f"--onnx={cure.file}", *theirs, "--saveEngine=model.engine"]
-        polygraphy = ["polygraphy", "convert", cure.file, *ours, "-o", "model.engine"]
-        return [
-            Recipe(f"trtexec{first}", "sh", shlex.join(trtexec)),
-            Recipe(f"Polygraphy{first}", "sh", shlex.join(polygraphy)),
-            *([marked] if cure.outputs and not strong else []),
+        words = ["tensorrt_rtx", f"--onnx={model}", "--saveEngine=model.engine"]
+        return [*python, *([Recipe(f"TensorRT-RTX{first}", "sh", shlex.join(words))] if by_file else [])]
+    ours, theirs = _say_build(found)
+    if by_name:
+        return [*python, *apply_by_name(ours, theirs, cure)]
+    # Strongly typed the file holds the types, too, and the model as it was does not.
+    named = ["polygraphy", "convert", "model.onnx", *ours, "-o", "model.engine", "--trt-outputs", *cure.outputs]
+    marked = Recipe("Polygraphy, with the model as it was", "sh", shlex.join(named))
+    return [
+        *python,
+        Recipe(
+            f"trtexec{first}", "sh", shlex.join(["trtexec", f"--onnx={model}", *theirs, "--saveEngine=model.engine"])
+        ),
+        Recipe(f"Polygraphy{first}", "sh", shlex.join(["polygraphy", "convert", model, *ours, "-o", "model.engine"])),
+        *([marked] if cure.outputs and not strong else []),
+    ]
+
+
+def _in_python(found: Found, model: str, changes: Collection[str], first: str, *, by_name: bool) -> Recipe:
+    """A build through TensorRT's own package. ``changes``: the options that cure; ``first``: what is to be done before."""
+    strong, told = check_part(found).settings["strong"], _tell(found, found.chosen)
+    says = strong and not _is_always_strong(found)
+    keeps = (
+        "import keep_fp32; keep_fp32.postprocess(network); config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)"
+    )
+    parse = f"assert parser.parse_from_file({model!a}), parser.get_error(0).desc()"
+    changed = [line for option in changes for line in told[option]]
+    text = [
+        f"import {found.spec.name} as trt",
+        *(["import ctypes"] if found.chosen["plugins"] else []),
+        "",
+        *(f"ctypes.CDLL({path!a}, ctypes.RTLD_GLOBAL)" for path in found.chosen["plugins"]),
+        "logger = trt.Logger()",
+        "builder = trt.Builder(logger)",
+        f"network = builder.create_network({'1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)' if says else ''})",
+        "parser = trt.OnnxParser(network, logger)",
+        parse,
+        "config = builder.create_builder_config()  # inputs with open dimensions need your optimization profile in it",
+        *(line for lines in told.values() for line in lines),
+        *([keeps] if by_name else []),
+        'open("model.engine", "wb").write(builder.build_serialized_network(network, config))',
+    ]
+    line = "\n".join([*([] if model == "model.onnx" else [parse]), *changed, *([keeps] if by_name else [])])
+    beside = ", with keep_fp32.py of this folder" if by_name else ""
+    return Recipe(
+        f"{'TensorRT-RTX' if found.spec.name == RTX else 'TensorRT'} in Python{beside}{first}",
+        "python",
+        "\n".join(text),
+        line,
+    )
+
+
+def _tell(found: Found, chosen: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Option -> lines in Python that say its value to ``config``."""
+    settings = check_part(Found(found.spec, chosen, found.version)).settings
+    level, sources = chosen["optimization_level"], chosen.get("tactic_sources", ())
+    mask = " | ".join(f"1 << int(trt.TacticSource.{name})" for name in sources)
+    capability = settings["capability"]
+    return {
+        "precision": [f"config.set_flag(trt.BuilderFlag.{flag})" for flag in settings["flags"]],
+        "tf32": [] if settings["tf32"] else ["config.clear_flag(trt.BuilderFlag.TF32)"],
+        "optimization_level": [] if level is None else [f"config.builder_optimization_level = {level}"],
+        "workspace": [f"config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, {chosen['workspace']} << 20)"]
+        * bool(chosen["workspace"]),
+        "tactic_sources": [f"config.set_tactic_sources({mask})"] if mask else [],
+        "compute_capability": [
+            "config.num_compute_capabilities = 1",
+            f"config.set_compute_capability(trt.ComputeCapability.{capability}, 0)",
         ]
-    return [] if strong else apply_by_name(ours, theirs, cure)
+        if capability
+        else [],
+    }
 
 
 def apply_by_name(ours: list[str], theirs: list[str], cure: Cure) -> list[Recipe]:

@@ -48,6 +48,12 @@ def test_a_shape_that_is_picked_apart_is_no_vocabulary(make: Any) -> None:
     assert role_of(model, "i").high == 25
 
 
+def test_what_is_read_second_by_other_nodes_is_no_index(make: Any) -> None:
+    nodes = [helper.make_node("Cast", ["i"], ["f"], to=FLOAT), helper.make_node("Mul", ["table", "f"], ["y"])]
+    model = make({"i": (INT64, [4])}, nodes, {"table": TABLE}, {"y": (FLOAT, [50, 4])})
+    assert roles.rows_named(model.index, model.index.by_name["i"]) is None
+
+
 @pytest.mark.parametrize(
     ("name", "dtype", "shape", "kind"),
     [

@@ -16,7 +16,7 @@ from engines.graph.model_problem import ModelProblem
 from engines.known.entry import Construction, MadeNode, MadeTensor
 from engines.known.generator import name_parameters, write_generator
 from engines.known.table import read_table
-from engines.known.varied import ABSENT, Factor, Level, Place, vary
+from engines.known.varied import ABSENT, FEW, Factor, Level, Place, vary
 from engines.search.factors import list_factors
 from engines.views import EngineView, OptionView
 from engines.workers.stating import find_sizes, state_model
@@ -57,7 +57,7 @@ def test_a_dimension_that_a_reshape_splits_takes_its_parts_along() -> None:
 
 def test_heads_and_their_size_change_one_dimension_together() -> None:
     tied = {f.name: f for f in every(HEADS) if f.kind == "size"}
-    varied = vary(HEADS, {tied["to[2]"]: 5, tied["to[3]"]: 8})
+    varied = vary(vary(HEADS, tied["to[2]"], 5), tied["to[3]"], 8)
     assert varied.inputs["x"].shape == (2, 5, 40)
     assert varied.weights["to"].values == [2, 5, 5, 8]
     assert len(construct(varied).graph.node) == 2
@@ -73,7 +73,7 @@ def test_every_level_changes_the_case_and_what_is_no_model_says_so(made: Constru
     for factor in every(made):
         assert factor.base not in factor.levels
         for level in factor.levels:
-            varied = vary(made, {factor: level})
+            varied = vary(made, factor, level)
             assert factor.kind == "option" or varied != made, (factor.name, level)
             try:
                 model = construct(varied)
@@ -83,6 +83,49 @@ def test_every_level_changes_the_case_and_what_is_no_model_says_so(made: Constru
             feed = draw_feed(varied, 1)
             assert set(feed) == {i.name for i in model.graph.input}
     assert models > 20
+
+
+BLOCKS = Construction(
+    opset=21,
+    inputs={"x": MadeTensor("float32", (3, 64))},
+    weights={"b": MadeTensor("int8", (64, 8), (-8, 7)), "s": MadeTensor("float32", (2, 8), (0.01, 0.1))},
+    nodes=(
+        MadeNode("DequantizeLinear", ("b", "s"), ("w",), {"axis": 0, "block_size": 32}),
+        MadeNode("MatMul", ("x", "w"), ("y",)),
+    ),
+    outputs={"y": "float32"},
+)
+
+
+def test_a_size_moves_along_with_the_attribute_that_states_it(tmp_path: Path) -> None:
+    """Blocks of 16 and of 64 need a weight of another size: changed alone, the attribute only makes a model that is none."""
+    every_one = every(BLOCKS)
+    (block,) = (f for f in every_one if f.name == "DequantizeLinear block_size")
+    assert block.base == 32
+    assert {16, 64} <= set(block.levels)
+    for level in (16, 64):
+        assert vary(BLOCKS, block, level).weights["b"].shape == (2 * level, 8)
+    space = run_generator(BLOCKS, [f for f in every_one if f.kind == "size"], [[(block, 64)], []], tmp_path)
+    model, feeds = space["make"](**space["FIRES"][1])
+    assert feeds["x"].shape == (3, 128)
+    assert [list(w.dims) for w in model.graph.initializer] == [[128, 8], [2, 8]]
+
+
+def test_of_a_number_the_other_sign_is_tried_first_and_of_a_count_the_sizes_it_may_meet() -> None:
+    top = Construction(
+        opset=17,
+        inputs={"x": MadeTensor("float32", (1, 36))},
+        weights={"k": MadeTensor("int64", (1,), values=[12]), "s": MadeTensor("float32", (1,), values=[-0.03])},
+        nodes=(MadeNode("Mul", ("x", "s"), ("t",)), MadeNode("TopK", ("t", "k"), ("v", "at"))),
+        outputs={"v": "float32", "at": "int64"},
+    )
+    levels = {f.name: f.levels for f in every(top) if f.kind == "number"}
+    assert levels["s"][0] == 0.03
+    assert {n < 0 for n in levels["s"] if not isinstance(n, str)} == {True, False}
+    assert 36 in levels["k"]
+    holds = next(f for f in every(top) if f.name == "x holds")
+    drawn = draw_feed(vary(top, holds, FEW), 1)["x"]
+    assert 1 < len(np.unique(drawn)) < 8
 
 
 def test_levels_stay_within_what_a_machine_builds_at_once() -> None:
@@ -122,7 +165,7 @@ def test_of_large_numbers_small_ones_are_tried_too_and_of_small_ones_none_are_sm
 def test_a_size_of_a_case_with_values_repeats_them() -> None:
     made = msgspec.structs.replace(GEMM, inputs={"a": MadeTensor("float32", (2, 2), values=[1, 2, 3, 4])})
     wider = Factor("n", "size", 2, places=(Place("dim", "a", 1),))
-    assert vary(made, {wider: 3}).inputs["a"].values == [1, 2, 3, 4, 1, 2]
+    assert vary(made, wider, 3).inputs["a"].values == [1, 2, 3, 4, 1, 2]
 
 
 def test_a_case_read_back_is_the_case() -> None:
@@ -160,7 +203,7 @@ def test_what_cannot_be_said_in_a_few_lines_is_refused() -> None:
 # -- the program
 
 
-def run_generator(made: Construction, factors: list[Factor], rows: list[list[dict[Factor, Level]]], at: Path) -> Any:
+def run_generator(made: Construction, factors: list[Factor], rows: list[list[tuple[Factor, Level]]], at: Path) -> Any:
     """The program's names. ``rows``: settings that fire, settings that pass."""
     text = write_generator(made, factors, *rows, title='A "case"', line="fires iff a >= 2\\n")
     path = at / "make_case.py"
@@ -189,9 +232,7 @@ def test_the_program_makes_what_fires_and_what_passes(tmp_path: Path) -> None:
     pads, mode = (next(f for f in factors if f.name == name) for name in ("p", "Pad mode"))
     none: Level = json.dumps([0] * 8)
     made = msgspec.structs.replace(POOL, inputs={"x": MadeTensor("float32", (1, 1, 4, 4), (-2.0, -1.0))})
-    space = run_generator(
-        made, factors, [[{size: 7}, {mode: ABSENT}], [{pads: none}, {mode: "edge", size: 5}]], tmp_path
-    )
+    space = run_generator(made, factors, [[(size, 7), (mode, ABSENT)], [(pads, none), (mode, "edge")]], tmp_path)
     assert [set(row) for row in space["FIRES"]] == [set(), {"x_shape_2"}, {"pad_mode"}]
     assert len(space["PASSES"]) == 2
     for row in space["FIRES"]:
@@ -206,7 +247,7 @@ def test_the_program_makes_what_fires_and_what_passes(tmp_path: Path) -> None:
 
 def test_the_program_keeps_out_what_it_has_no_parameter_for(tmp_path: Path) -> None:
     threads = Factor("threads", "option", "1", ("2",), key="threads")
-    space = run_generator(GEMM, [f for f in every(GEMM) if f.kind == "size"], [[{threads: "2"}], []], tmp_path)
+    space = run_generator(GEMM, [f for f in every(GEMM) if f.kind == "size"], [[(threads, "2")], []], tmp_path)
     assert space["FIRES"] == [{}]
     model, feeds = space["make"](a_shape_0=6, a_shape_1=3)
     assert feeds["a"].shape == (6, 3)

@@ -112,6 +112,7 @@ def interrupted_at(moment: int) -> Iterator[None]:
             raise KeyboardInterrupt
         return trace
 
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for this as tracing begins, and at no later frame
     sys.settrace(trace)
     try:
         yield

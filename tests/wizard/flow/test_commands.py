@@ -146,7 +146,7 @@ FLAGS = {  # engine, version of TensorRT -> Polygraphy's words, trtexec's
     ("tensorrt:precision=fp16", "10.6.0"): ("--fp16 --tf32", "--fp16"),
     ("tensorrt:precision=fp16,tf32=off", "10.6.0"): ("--fp16", "--fp16 --noTF32"),
     ("tensorrt:precision=fp16", ""): ("--fp16 --tf32", "--fp16"),
-    ("tensorrt:precision=fp16", "11.2.1.2"): ("--strongly-typed --tf32", "--stronglyTyped"),
+    ("tensorrt:precision=fp16", "11.2.1.2"): ("--strongly-typed --tf32", ""),
     ("tensorrt:precision=fp16,typing=strong", "10.6.0"): ("--strongly-typed --tf32", "--stronglyTyped"),
     ("tensorrt:precision=model", "10.6.0"): ("--strongly-typed --tf32", "--stronglyTyped"),
     ("tensorrt:precision=fp8", "10.6.0"): ("--fp8 --tf32", "--fp8"),

@@ -174,8 +174,11 @@ def test_what_is_read_is_what_was_lived(tmp_path):
     asyncio.run(go())
 
 
-def test_a_failed_step_is_an_answer(tmp_path):
-    assert walk(tmp_path, Oracle(), flow=flow(second="broken")) == 0
+def test_a_failed_step_is_an_answer_and_the_session_no_success(tmp_path):
+    assert walk(tmp_path, Oracle(), flow=flow(second="broken")) == 70
+    closed = state(tmp_path).closed
+    assert closed.end
+    assert "ZeroDivisionError" in closed.reason
     visit = state(tmp_path).route[1]
     assert (visit.status, visit.answer) == ("failed", "no")
     assert "ZeroDivisionError" in visit.error

@@ -1,5 +1,6 @@
 """Text goldens: a screen as plain lines, compared with a file. ``NARROWDOWN_GOLDEN=update`` writes the files anew."""
 
+import difflib
 import os
 from pathlib import Path
 
@@ -21,4 +22,5 @@ def check(name: str, found: str) -> None:
         FOLDER.mkdir(exist_ok=True)
         file.write_text(found, encoding="utf-8")
     assert file.exists(), f"there is no golden {file}; NARROWDOWN_GOLDEN=update writes it"
-    assert found == file.read_text(encoding="utf-8")
+    expected = file.read_text(encoding="utf-8")
+    assert found == expected, "\n".join(difflib.unified_diff(expected.splitlines(), found.splitlines(), lineterm=""))
