@@ -85,7 +85,7 @@ def add_running(made: Parser, *, folder: bool = True) -> None:
         group,
         "--budget",
         "DURATION",
-        "such as 10m: after that long, searches end with the smallest part so far, which is not shown to be minimal",
+        "such as 10m: the session stops then; a search ends a fifth earlier, with the smallest part so far",
         type=read_span,
         default=0.0,
     )

@@ -17,7 +17,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     ``settings`` (script): node -> for each visit, the values that the answer carries
     ``offers``           wait before each step for ``go`` or ``skip`` (a person sees what it will cost first)
     ``jobs``             probes at a time; 0: what the device allows
-    ``budget``           seconds after which a search that runs ends with the smallest part so far; 0: no end
+    ``budget``           seconds after which the session stops; a search ends before, with its smallest part so far; 0: no end
     ``handed``           names of variables that a checker gets beside the usual ones
     ``executor``         ``local``, or the address of a cluster's scheduler
     ``retry_unresolved`` ask again what ended unresolved

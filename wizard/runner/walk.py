@@ -43,6 +43,7 @@ from wizard.words import duration, size
 
 CONNECT = 60.0  # seconds that the first controller may take; it tries fifty times a second where the machine lets it
 TICK = 0.5  # seconds between two snapshots
+SEARCHED = 0.8  # part of a budget after which a search ends: what it has found is looked at again in the rest. Chosen
 SWEEP = 20.0  # seconds between two looks at the logs of a step at work
 
 _log = logging.getLogger(__name__)
@@ -304,9 +305,12 @@ class Walk:
     # -- what is seen from outside
 
     def _keep_budget(self, spent: float) -> None:
-        """End a search with its smallest part so far once the time that the user gave is over; each search once."""
+        """Stop once the time that the user gave is over. Before that, each search ends with its smallest part so far, so that
+        this can be looked at again, and told."""
         here, budget = self._ledger.state.here, self._options.budget
-        if not 0 < budget < spent or here is None or here.params.get(BUDGET) or self.control.settle:
+        if budget and spent >= budget and not self.control.stopping:
+            self.control.stop(hard=True, reason=f"the budget of {duration(budget)} is over")
+        if not 0 < SEARCHED * budget < spent or here is None or here.params.get(BUDGET) or self.control.settle:
             return
         listed = self.work.note.best == 0
         if self.control.settle_search()["ok"]:
@@ -315,13 +319,14 @@ class Walk:
                 if listed
                 else "the search ends with the smallest part so far, which is not shown to be minimal."
             )
-            self._ledger.note_once(f"The budget of {duration(budget)} is over: {ends}")
+            self._ledger.note_once(f"The budget of {duration(budget)} is nearly over: {ends}")
 
     async def _tick(self) -> None:
         """Draw twice a second, sweep logs, and end where whoever this works for is gone, or never came."""
         control = self.control
         connected = control.alone_since is not None or bool(control.controller)
-        began = swept = time.monotonic()
+        began = swept = last = time.monotonic()
+        spent = 0.0  # but for what a person takes
         while True:
             self._draw()
             with contextlib.suppress(OSError):  # the walk meets it, too
@@ -329,7 +334,10 @@ class Walk:
             if self.work.drive is not None and time.monotonic() - swept > SWEEP:
                 await self._house.sweep()
                 swept = time.monotonic()
-            self._keep_budget(time.monotonic() - began)
+            now = time.monotonic()
+            spent += now - last if control.phase not in ("ask", "offer") else 0.0
+            last = now
+            self._keep_budget(spent)
             await asyncio.sleep(TICK)
             connected = connected or bool(control.controller)
             late = not connected and not control.detached and time.monotonic() - began > CONNECT

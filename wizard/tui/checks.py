@@ -84,7 +84,7 @@ def timeout(text: str) -> float:
 
 
 def budget(text: str) -> float:
-    """Seconds after which a search ends with the smallest part so far; empty: none. Raises Refusal."""
+    """Seconds after which the session stops; empty: none. Raises Refusal."""
     try:
         return read_duration(text) if text.strip() else 0.0
     except ValueError as problem:

@@ -479,12 +479,12 @@ def test_a_budget_ends_each_search_once(tmp_path):
     oracle = Oracle()
 
     async def go() -> int:
-        w = Watched(tmp_path, oracle, Options(detach=True, budget=1e-6))
+        w = Watched(tmp_path, oracle, Options(detach=True, budget=1e6))
         await w.until("running", "second")
         while not w.runner.control.settle:
             await asyncio.sleep(0)
-            w.runner._keep_budget(1.0)
-        w.runner._keep_budget(1.0)
+            w.runner._keep_budget(9e5)
+        w.runner._keep_budget(9e5)
         return await w.task
 
     assert asyncio.run(go()) == 0
@@ -492,6 +492,26 @@ def test_a_budget_ends_each_search_once(tmp_path):
     notes = [ev.text for ev in read(tmp_path / NAME) if isinstance(ev, e.NoteAdded)]
     assert [note for note in notes if "not shown to be minimal" in note]
     assert len(notes) == 1
+
+
+def test_a_session_stops_when_its_budget_is_over_whatever_is_at_work(tmp_path):
+    """In a step that is no search nothing can be ended early."""
+    oracle = Oracle()
+    oracle.hold = asyncio.Event()  # no probe is ever answered
+
+    async def go() -> int:
+        w = Watched(tmp_path, oracle, Options(detach=True, budget=1e6))
+        while not oracle.running:
+            await asyncio.sleep(0)
+        w.runner._keep_budget(9e5)
+        assert not w.runner.control.stopping
+        w.runner._keep_budget(1e6)
+        assert w.runner.control.stopping == "hard"
+        return await w.task
+
+    assert asyncio.run(go()) == 130
+    assert "budget" in state(tmp_path).closed.reason
+    assert walk(tmp_path, Oracle()) == 0, "a resume goes on"
 
 
 def test_a_search_is_ended_with_its_smallest_part_and_replays_alike(tmp_path):

@@ -72,7 +72,7 @@ ADVANCED = (
     Row("timeout", "Longest run", "Seconds that one build with its runs may take.", "from what was measured"),
     Row("capture_bytes", "Disk for values", "Inner values of the model that are kept while it is searched.", _CAPTURES),
     Row("artifact_bytes", "Disk for files", "Saved models and logs; beyond it goes what is not needed any more.", _ARTIFACTS),
-    Row("budget", "Longest search", "Such as 10m: then a search ends with the smallest part so far.", "until it is through"),
+    Row("budget", "Longest session", "Such as 10m: it stops then; what it has found is kept.", "until it is through"),
     Row("jobs", "Runs at a time", "A whole number. With 1, times are not disturbed.", "what this machine allows"),
     Row("executor", "Where it runs", "The scheduler of a Dask cluster, such as tcp://host:8786.", "this machine"),
     Row("pass_env", "Variables for the checker", "Names from your environment that it gets, too; blanks between.", "none"),
