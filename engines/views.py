@@ -89,6 +89,7 @@ class ProblemView(msgspec.Struct, frozen=True):
     postprocess: tuple[str, ...] = ()
     score: str = ""
     folder: str = ""
+    timeout: float = 0.0  # seconds for a probe; 0: not given
     artifacts: tuple[str, ...] = ()
     capture_bytes: int = -1  # -1: the usual budget
     digests: dict[str, str] = {}

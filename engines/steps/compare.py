@@ -107,7 +107,7 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     judge_reference: bool = True  # whether the reference is held against float64, or a second engine
     judge_nodes: Count = 50_000  # float64 takes 0.1 ms a node: larger models are judged by the second engine only
-    judge_seconds: Amount = 60.0  # that the more exact computation may take
+    judge_seconds: Amount = 60.0  # that the more exact computation may take, of processor; `--timeout` gives it more
     look_again: Looks = Looks()  # where nothing fails at first
 
 
@@ -368,7 +368,7 @@ def explain_error(ctx: StepContext, error: float, emulated: float | None, rule: 
 def _try_reference(ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement) -> Sub[trial.Tried]:
     if not params.judge_reference:
         return trial.Tried(ctx, findings, m)
-    bounds = voices.Bounds(params.judge_nodes, params.judge_seconds)
+    bounds = voices.Bounds(params.judge_nodes, max(params.judge_seconds, ctx.problem.timeout))
     if recorded(ctx.reference):
         told = yield from golden_reference.try_golden(ctx, findings, m, bounds)
         return trial.by_golden(ctx.reference, told)

@@ -118,7 +118,9 @@ PAIRS = {
         r"cannot tell unrepresentable-input", r"^Node 70: skipped, its input no longer fits FP16\.$", skipped
     ),
     "an extra check": Pair(
-        r"died with exit status", r"An extra check took longer than \{\} s and was left out\.", code
+        r"died with exit status",
+        r"An extra check took longer than \{\} s and was left out; --timeout gives it more\.",
+        code,
     ),
     "stopped": Pair(r"Nothing works on this session", r"Stopped\. Everything measured is kept\. R goes on\.$", stopped),
     "held": Pair(

@@ -131,7 +131,7 @@ def test_inputs_that_do_not_fit_are_refused_by_no_engine() -> None:
 
 
 def test_an_extra_check_that_was_left_out_is_said_as_that() -> None:
-    said = "An extra check took longer than 60 s and was left out."
+    said = "An extra check took longer than 60 s and was left out; --timeout gives it more."
     written = text([*EVENTS, WorkerDied(worker=1, returncode=-15, key="b" * 64, detail=said, extra=True)])
     assert f"    {said}\n" in written
 

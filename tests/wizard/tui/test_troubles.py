@@ -130,7 +130,7 @@ def test_guesses_at_a_cause(words: str, meaning: str) -> None:
 
 def test_an_extra_check_that_was_left_out_is_a_note_and_no_death(session: FakeSession) -> None:
     s.running(session)
-    said = "An extra check took longer than 60 s and was left out."
+    said = "An extra check took longer than 60 s and was left out; --timeout gives it more."
     board = Board(session.folder)
     events = [event for event in session.script.events if not isinstance(event, e.WorkerDied)]
     board.extend([*events, e.WorkerDied(seq=80, ts=1e12, worker=1, returncode=-15, key="k5", detail=said, extra=True)])
