@@ -23,6 +23,8 @@ TOLERANCE_BY_PRECISION: dict[str, float] = {
     "int16": 4e-4,  # what INT8 may cost, and steps 256 times finer
 }  # fmt: skip
 
+OF_CODES = ("int8", "int16", "fp8")  # of these, precisions of a model that is quantized itself
+
 
 class Criterion(msgspec.Struct, frozen=True, omit_defaults=True):
     """How scores are turned into pass or fail. Changing it needs no new run.

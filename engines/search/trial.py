@@ -85,7 +85,8 @@ def try_reference(ctx: StepContext, findings: Findings, m: Measurement, bounds: 
     _, output, moves = worst(twice.results, rule) if twice.status == "ok" else ("", "", 0.0)
     if moves > CONFIRMED * limit(rule, output):
         return msgspec.structs.replace(tried, steady=False, moves=moves, verdict="reference")
-    moved = yield from move_last_place(ctx, findings, bounds.seconds)
+    failing = tuple(r.sample for r in list_failing(m.results, rule))
+    moved = yield from move_last_place(ctx, findings, bounds.seconds, failing)
     tried = msgspec.structs.replace(tried, moved=moved)
     if moved.explains:
         determined = yield from _find_elsewhere(ctx, findings, m, bounds)
@@ -160,13 +161,14 @@ def _find_elsewhere(
     """The failure on another feed, where rounding does not explain it; None where it explains all that were asked."""
     rule = findings.criterion or Criterion()
     here = findings.sample.partition("/")[0]
-    others = [r for r in list_failing(m.results, rule) if r.sample.partition("/")[0] != here]
+    failing = list_failing(m.results, rule)
+    others = [r for r in failing if r.sample.partition("/")[0] != here]
     others.sort(key=lambda r: -worst((r,), rule)[2])
     for result in others[:OTHERS]:
         on_it = msgspec.structs.replace(
             findings, signature=sign_failure(result, rule, result.sample), sample=result.sample.partition("/")[0]
         )
-        moved = yield from move_last_place(ctx, on_it, bounds.seconds)
+        moved = yield from move_last_place(ctx, on_it, bounds.seconds, tuple(r.sample for r in failing))
         if not moved.explains:
             return on_it, moved
     return None

@@ -190,15 +190,9 @@ def _look_around(
     nearby, plain_equal = Nearby(), False
     if not tried.verdict and findings.signature is None and not m.facts.get("untouched"):
         nearby = yield from try_nearby(ctx, findings, m)
-        plain_equal = yield from _ask_plain_engine(ctx, findings, m, rule)
+        if any(other for other, *_ in words.count_answers(m.results, rule).values()):
+            plain_equal = yield from is_exact_unoptimized(ctx, findings)
     return _Seen(ctx, findings, rule, m, tried, emulated, codes, looks, failures, nearby, wide, plain_equal)
-
-
-def _ask_plain_engine(ctx: StepContext, findings: Findings, m: Measurement, rule: Criterion) -> Sub[bool]:
-    """Where a pass gives other answers: whether the engine gives exactly the reference's outputs with its optimizers off."""
-    if not any(other for other, *_ in words.count_answers(m.results, rule).values()):
-        return False
-    return (yield from is_exact_unoptimized(ctx, findings))
 
 
 def _decide_verdict(seen: _Seen) -> Verdict:

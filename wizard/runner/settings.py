@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from engines.compare.criterion import ANSWERS, METRICS, Criterion
+from engines.compare.criterion import ANSWERS, METRICS, OF_CODES, Criterion
 from engines.compare.tolerance import criterion
 from engines.findings import Findings
 from engines.nearest import suggestion
@@ -145,7 +145,5 @@ def _rule(findings: Findings, problem: ProblemView, info: EngineView) -> Criteri
     if findings.criterion is None:
         return None
     found = findings.criterion.precision
-    of_the_model = found in ("int8", "int16", "fp8") or (
-        found in ("fp16", "bf16") and info.precision in ("fp32", "tf32", "fp64")
-    )
+    of_the_model = found in OF_CODES or (found in ("fp16", "bf16") and info.precision in ("fp32", "tf32", "fp64"))
     return criterion(problem, found if of_the_model else info.precision)

@@ -333,6 +333,36 @@ def test_outputs_in_steps_are_nudged_more_often_where_that_is_cheap(
     assert walk("compare", answers.context(findings, engine=TRT), answer).finish.outcome.verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("precision", "reference", "verdict"),
+    [
+        ("int8", ORT, "noise"),
+        ("int16", ORT, "noise"),
+        ("fp16", ORT, "fails"),  # nothing stands in steps
+        ("int8", f"{ORT}:quantization=bypass", "fails"),  # nor in the float model
+    ],
+)
+def test_of_codes_all_samples_that_fail_are_drawn_more_often(
+    answers: Any, walk: Any, precision: str, reference: str, verdict: str
+) -> None:
+    """A quantized ViT: most draws move no code, and the tenth moves one of another sample than the worst."""
+
+    def answer(probe: Any) -> Measurement:
+        opened = answers.opening(probe)
+        if opened is not None:
+            return opened
+        if not probe.nudge:
+            return answers.measured(*((s, {TRT: 0.4, reference: 0.0}.get(probe.engine, 0.0)) for s in probe.samples))
+        found = probe.nudge == "weights" and probe.attempt == 10
+        return answers.measured(*((s, 0.45 if found and s == "real:1" else 1e-7) for s in probe.samples))
+
+    samples = (SampleInfo("real:0", "in.npz"), SampleInfo("real:1", "in.npz"))
+    rule = msgspec.structs.replace(answers.RULE, precision=precision)
+    findings = msgspec.structs.replace(answers.READY, samples=samples, criterion=rule)
+    done = walk("compare", answers.context(findings, engine=TRT, reference=reference), answer)
+    assert done.finish.outcome.verdict == verdict
+
+
 def test_noise_on_one_sample_hides_no_failure_on_another(answers: Any, walk: Any) -> None:
     base = world(answers, {TRT: 0.5})
 
