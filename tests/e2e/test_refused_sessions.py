@@ -1,7 +1,6 @@
 """Sessions that are damaged, of another version, in part, closed to us, or on a full disk: one sentence each, and a session that
 resumes to the same end once the cause is gone."""
 
-import ctypes
 import json
 import os
 import re
@@ -165,10 +164,13 @@ def test_a_home_that_is_no_folder(inside, tmp_path: Path, monkeypatch: pytest.Mo
 # -- what the system refuses: in a process of its own, which may not do what root may
 
 
-def without_rights() -> None:
-    """Drop what lets root pass over modes (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH)."""
-    for capability in (1, 2):
-        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
+# Drops what lets root pass over modes (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH), and becomes the command behind it.
+WITHOUT_RIGHTS = """
+import ctypes, os, sys
+for capability in (1, 2):
+    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 @pytest.fixture
@@ -188,11 +190,10 @@ def closed(tmp_path: Path) -> Iterator[Callable[[Path, int], Path]]:
 
 def refused(environment: dict[str, str], *words: str | Path) -> tuple[int, str]:
     done = subprocess.run(
-        [SCRIPT, *map(str, words)],
+        [sys.executable, "-I", "-S", "-c", WITHOUT_RIGHTS, SCRIPT, *map(str, words)],
         env=environment,
         capture_output=True,
         text=True,
-        preexec_fn=without_rights,
         check=False,
     )
     assert "Traceback" not in done.stderr

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -168,20 +168,20 @@ def group() -> Iterator[Path]:
     pytest.skip("no control group with a limit of memory can be made here")
 
 
-def inside(group: Path, score: str = "0") -> Callable[[], None]:
-    def enter() -> None:
-        (group / "cgroup.procs").write_text(str(os.getpid()))
-        Path("/proc/self/oom_score_adj").write_text(score)
-
-    return enter
+def inside(group: Path, score: str = "0") -> list[str]:
+    """What stands in front of a command line that is to run in the group."""
+    return ["sh", "-c", f'echo $$ > "$0/cgroup.procs"; echo {score} > /proc/self/oom_score_adj; exec "$@"', str(group)]
 
 
 def in_group(group: Path, surroundings: dict[str, str], *words: str | Path) -> "subprocess.CompletedProcess[str]":
     """In the group, and the first that the system ends there."""
     return subprocess.run(
-        [SCRIPT, *map(str, words)], env=surroundings, text=True, capture_output=True, preexec_fn=inside(group, "900"),
+        [*inside(group, "900"), SCRIPT, *map(str, words)], env=surroundings, text=True, capture_output=True,
         timeout=allow(300), check=False,
     )  # fmt: skip
+
+
+HOG = f"import time; held = bytearray(b'x') * ({780 << 20}); print(flush=True); time.sleep(600)"
 
 
 @pytest.mark.slow
@@ -219,8 +219,8 @@ def test_a_control_group_s_memory(group: Path, surroundings: dict[str, str], tmp
         tmp_path / "modest",
     )
     hog = subprocess.Popen(
-        [sys.executable, "-c", f"import time; held = bytearray(b'x') * ({780 << 20}); print(flush=True); time.sleep(600)"],
-        preexec_fn=inside(group), stdout=subprocess.PIPE,
+        [*inside(group), sys.executable, "-c", HOG],
+        stdout=subprocess.PIPE,
     )  # fmt: skip
     try:
         assert hog.stdout is not None
