@@ -346,13 +346,15 @@ class Score(msgspec.Struct, frozen=True, omit_defaults=True):
 class SampleResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """Scores of one sample. ``effect``: scores of the model's own outputs after transplanting; empty when not asked for.
     ``rounded``: which cut inputs changed when rounded to the storage precision (name -> relative L2 of the rounding), and
-    ``unrepresentable``: those that the storage precision cannot hold (a finite value became infinite)."""
+    ``unrepresentable``: those that the storage precision cannot hold (a finite value became infinite); ``vanished``: those of
+    which it makes 0 of a value that is not 0."""
 
     sample: str
     outputs: tuple[Score, ...] = ()
     marks: tuple[Score, ...] = ()
     effect: tuple[Score, ...] = ()
     unrepresentable: tuple[str, ...] = ()
+    vanished: tuple[str, ...] = ()
     rounded: dict[str, float] = {}
 
 

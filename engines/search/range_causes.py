@@ -1,6 +1,6 @@
 """Causes that lie in the range of the storage type: values too large for it, or too small. Pure rules over scores."""
 
-from engines.probe import HUGE
+from engines.probe import HUGE, Score
 from engines.search.evidence import ROUNDINGS, Cause, Evidence, Inner, say_error, say_flush_limit, say_number
 from engines.search.storage import UNIT, largest_finite, smallest_positive
 
@@ -72,11 +72,7 @@ def explain_by_overflow(e: Evidence, broken: Inner) -> Cause:
         )
     if broken.op in DIVIDERS:
         gone = next((s for s in e.list_read(broken) if s.vanished), None)
-        became = (
-            f"{gone.name}, up to {gone.vanished_max:.2g}, {say_flush_limit(e.storage)}"
-            if gone is not None
-            else "what it divides by became 0."
-        )
+        became = _say_gone(e, gone) if gone is not None else "what it divides by became 0."
         return Cause(
             "epsilon-underflow",
             f"{broken.called} is infinite or NaN although its true values stay below {reached:.3g}: {became}",
@@ -84,6 +80,21 @@ def explain_by_overflow(e: Evidence, broken: Inner) -> Cause:
     return Cause(
         "overflow",
         f"{broken.called} is infinite or NaN; its true values stay below {reached:.3g}, so a value on the way overflowed.",
+    )
+
+
+def _say_gone(e: Evidence, gone: Score) -> str:
+    """Why values of a tensor became 0: the storage type lacks them, or what they were made of."""
+    least = smallest_positive(e.storage)[1]
+    said = f"{gone.name}, up to {gone.vanished_max:.2g}"
+    if gone.vanished_max < least:
+        return f"{said}, {say_flush_limit(e.storage)}"
+    maker = next((i for i in e.made if i.score.name == gone.name), None)
+    small = next((s for s in e.list_read(maker) if 0 < s.vanished_max < least), None) if maker else None
+    if small is None:
+        return f"{said}, became 0."
+    return (
+        f"{said}, became 0, as it is made of {small.name}, up to {small.vanished_max:.2g}, {say_flush_limit(e.storage)}"
     )
 
 

@@ -29,6 +29,7 @@ from engines.steps.reduce import Reduced, ReduceParams, plan_of_reduction, searc
 # A tensor that loses this part of itself when it is stored cannot be fed: rounding alone costs BF16 0.004, FP8 0.06, and an
 # epsilon that becomes 0 loses all.
 LOST = 0.1
+VANISHING = ("epsilon-underflow", "underflow")
 # Probes that each further place of the same overflow takes to become a case: with six others of its kind the demo sort's confirm
 # was expected to take 104 and took 98 (docs/estimates.md).
 PLACE = 14
@@ -281,7 +282,7 @@ def _cut_off(ask: Inquiry, case: Case, cause: str, most: int) -> Sub[Cut]:
     if cause == "quantization" and (pairs := find_bypassable(ask.index, nodes)):
         # Computed exactly a dequantizer gives what its codes are worth, and the loss is in these.
         return Cut(keep=nodes, pairs=pairs)
-    patches, keep, fits = yield from walk_forward(ask, case, most)
+    patches, keep, fits = yield from walk_forward(ask, case, most, small=cause in VANISHING)
     if patches and not ctx.can("keep") and has_own_share(case):
         # Its nodes are computed by the reference, for the reason that is told below.
         return Cut(keep=keep, righted=keep, around=patches)
@@ -366,13 +367,16 @@ def _nodes_of(culprit: Culprit) -> set[int]:
     return set(ranges.decode(culprit.keep or culprit.case.node_ids))
 
 
-def walk_forward(ask: Inquiry, case: Case, most: int) -> Sub[tuple[tuple[int, ...], tuple[int, ...], bool]]:
+def walk_forward(
+    ask: Inquiry, case: Case, most: int, *, small: bool = False
+) -> Sub[tuple[tuple[int, ...], tuple[int, ...], bool]]:
     """(patches, keep, fits): the tensors that cut this case off when fed with reference values, the nodes up to them, and
     whether the case's own outputs could be fed at once.
 
     A value that the engine's storage cannot hold (an overflowing sum, an epsilon that becomes 0) cannot be fed as a patch: the
     patch moves to the outputs of its readers, and those readers join the nodes that a workaround would have to keep in higher
-    precision.
+    precision. ``small``: that values vanish is the fault, so a single one that does among others is enough, while the model
+    fails.
     """
     index = ask.index
     nodes = set(ranges.decode(case.node_ids))
@@ -386,6 +390,8 @@ def walk_forward(ask: Inquiry, case: Case, most: int) -> Sub[tuple[tuple[int, ..
         if m.status != "ok":
             break
         lost = {n for r in m.results for n in (*r.unrepresentable, *(k for k, v in r.rounded.items() if v > LOST))}
+        if small and judge_whole(ask.unpatched(m, patches | earlier), ask.criterion).failed:
+            lost |= {n for r in m.results for n in r.vanished}
         stuck = {index.by_name[n] for n in lost if n in index.by_name} & patches
         if not stuck:
             break
@@ -495,7 +501,7 @@ def _count_places(ctx: StepContext, size: Size) -> int:
 
 SPEC = StepSpec(
     name="confirm",
-    version=10,
+    version=11,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,

@@ -279,12 +279,14 @@ class _Measuring:
                 continue
             with np.errstate(all="ignore"):
                 stored = np.asarray(value).astype(storage).astype(value.dtype)
-            distance, overflows = _measure_rounding(value, stored)
+            distance, overflows, vanishes = _measure_rounding(value, stored)
             if distance > 0 or overflows:
                 feed.exact[t], feed.arrays[t] = value, stored
                 feed.rounded[info.name] = distance
             if overflows:
                 feed.unrepresentable.append(info.name)
+            if vanishes:
+                feed.vanished.append(info.name)
 
     def _right(self, feed: Feed) -> None:
         """Feed what the righted nodes make of what the engine gives them now."""
@@ -297,6 +299,7 @@ class _Measuring:
         feed.exact = {t: a for t, a in feed.exact.items() if t not in feed.righted}
         feed.rounded = {name: lost for name, lost in feed.rounded.items() if name not in names}
         feed.unrepresentable = [name for name in feed.unrepresentable if name not in names]
+        feed.vanished = [name for name in feed.vanished if name not in names]
         if self.probe.feed == "stored":
             self._round_as_stored(feed, feed.righted)
 
@@ -504,6 +507,7 @@ class _Measuring:
                 marks=marks[row],
                 effect=effects[row],
                 unrepresentable=tuple(feed.unrepresentable),
+                vanished=tuple(feed.vanished),
                 rounded=feed.rounded,
             )
             for row in range(max(1, split))
@@ -713,10 +717,11 @@ def _is_wider(dtype: np.dtype[Any], storage: np.dtype[Any]) -> bool:
     return floating and dtype.itemsize > storage.itemsize
 
 
-def _measure_rounding(value: Array, stored: Array) -> tuple[float, bool]:
-    """(relative L2 distance over the elements that stayed finite, whether a finite value became infinite)."""
+def _measure_rounding(value: Array, stored: Array) -> tuple[float, bool, bool]:
+    """(relative L2 distance over the elements that stayed finite, whether a finite value became infinite, whether one that is not
+    0 became 0)."""
     square = difference = 0.0
-    overflows = False
+    overflows = vanishes = False
     flat, other = value.reshape(-1), stored.reshape(-1)
     for start in range(0, flat.size, _CHUNK):
         a = flat[start : start + _CHUNK].astype(np.float64)
@@ -726,13 +731,14 @@ def _measure_rounding(value: Array, stored: Array) -> tuple[float, bool]:
             both = finite & np.isfinite(b)
             overflows = overflows or bool((finite & ~both).any())
             a, b = a[both], b[both]
+        vanishes = vanishes or bool(np.any((b == 0) & (a != 0)))
         with np.errstate(all="ignore"):
             np.subtract(a, b, out=b)
             square += float(np.sum(np.square(a, out=a)))
             difference += float(np.sum(np.square(b, out=b)))
     if difference == 0.0:
-        return 0.0, overflows
-    return (min(HUGE, (difference / square) ** 0.5) if square > 0 else HUGE), overflows
+        return 0.0, overflows, vanishes
+    return (min(HUGE, (difference / square) ** 0.5) if square > 0 else HUGE), overflows, vanishes
 
 
 def _same_bits(a: Array, b: Array) -> bool:

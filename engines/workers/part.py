@@ -30,14 +30,15 @@ Say = Callable[[str], None]
 @dataclass
 class Feed:
     """What a candidate is fed for one sample, by tensor id. ``constants`` are baked in and not fed; ``exact`` holds the
-    values of rounded tensors as they were; ``rounded`` and ``unrepresentable`` are those of a ``SampleResult``. ``righted``: what
-    the reference made in this run of righted nodes."""
+    values of rounded tensors as they were; ``rounded``, ``unrepresentable`` and ``vanished`` are those of a ``SampleResult``.
+    ``righted``: what the reference made in this run of righted nodes."""
 
     arrays: dict[int, Array] = field(default_factory=dict)
     constants: dict[int, Array] = field(default_factory=dict)
     exact: dict[int, Array] = field(default_factory=dict)
     rounded: dict[str, float] = field(default_factory=dict)
     unrepresentable: list[str] = field(default_factory=list)
+    vanished: list[str] = field(default_factory=list)
     righted: dict[int, Array] = field(default_factory=dict)
 
 

@@ -193,6 +193,12 @@ def test_what_an_engine_flushes_is_told_from_what_no_type_holds() -> None:
         "epsilon-underflow",
         True,
     )
+    # 1e-4 is no value that the type lacks: who divides by it was told so, with the limit of 3e-8 beside it.
+    fed = Inner("", "", Score("v", vanished=1, vanished_max=1e-8, absmax=4.0, actual_absmax=4.0))
+    root = Inner("Sqrt", "/s", Score("s", vanished=1, vanished_max=1e-4, absmax=2.0, actual_absmax=2.0), ("v",))
+    broken = Inner("Div", "/y", Score("y", new_nonfinite=1, absmax=3.0), ("x", "s"))
+    said = cause_of(Findings(), CASE, [fed, root, broken], "float16", None)
+    assert (said.name, "made of v, up to 1e-08, and float16 makes 0 of" in said.evidence) == ("epsilon-underflow", True)
     # A Max that hands on what a difference has lost gives 0 for the same values that it reads; a few of them below the type are
     # no reason: of magika's LayerNorm_0 that was said, whose variance is lost to cancellation.
     one = Score("y", vanished=32, vanished_max=2.1e-6, absmax=4e-4, actual_absmax=4e-4, rel_l2=0.004)

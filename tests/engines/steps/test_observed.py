@@ -412,6 +412,31 @@ def test_an_epsilon_that_a_converter_changed_is_found_before_the_first_bad_tenso
     assert "It begins at /safe (Add): from equal inputs it is wrong by up to 1e-06" in confirmed.evidence
 
 
+@pytest.mark.parametrize("root", [True, False])
+def test_one_value_that_vanishes_among_others_is_one_fault(
+    open_model: Open, tiny: Any, tmp_path: Path, root: bool
+) -> None:
+    """One silent row in a batch: its epsilon cannot be fed to who reads it either, so that is no second culprit."""
+    node = helper.make_node
+    behind = [node("Sqrt", ["v"], ["s"]), node("Div", ["x", "s"], ["y"])] if root else [node("Div", ["x", "v"], ["y"])]
+    nodes = [
+        node("Mul", ["x", "x"], ["sq"]),
+        node("ReduceSum", ["sq", "axes"], ["sum"]),
+        node("Add", ["sum", "e"], ["v"]),
+    ]
+    constants = {"axes": np.int64([1]), "e": np.float32(1e-8)}
+    model = tiny.save(tmp_path / "m.onnx", [*nodes, *behind], {"x": [4, 8]}, {"y": [4, 8]}, constants)
+    x = tiny.weights(4, 8)
+    x[2] = 0
+    s = open_model(model, "emulate:precision=fp16", (tiny.feeds(tmp_path / "in.npz", x=x),), tolerance={"": 0.01})
+    assert s.step("compare").finish.outcome.verdict == "fails"
+    s.step("layerwise")
+    assert s.step("extract").finish.outcome.names == "/v"
+    confirmed = s.step("confirm").finish.outcome
+    assert (confirmed.cause, confirmed.patched_fails) == ("epsilon-underflow", False)
+    assert ranges.decode(s.findings.culprits[0].keep) == (2, 3)
+
+
 def test_a_culprit_that_makes_the_outputs_is_cured_by_patching_them(
     open_model: Open, tiny: Any, tmp_path: Path
 ) -> None:
