@@ -220,6 +220,14 @@ def judge_whole(measurement: Measurement, criterion: Criterion) -> Verdict:
     return Verdict("fail" if exceed(results, criterion) else "pass", own=bad)
 
 
+def judge_cured(measurement: Measurement, criterion: Criterion, signature: Signature | None) -> Verdict:
+    """The whole model under a change that may cure it. Of what was refused, or crashed: whether it still is, and if not, whether
+    it is right."""
+    if signature is None or signature.kind == "accuracy" or measurement.status == "ok":
+        return judge_whole(measurement, criterion)
+    return judge(measurement, criterion, signature)
+
+
 def judge(measurement: Measurement, criterion: Criterion, signature: Signature) -> Verdict:
     """A candidate: does this part fail, and does its error make the model fail in the way that the signature says?
 

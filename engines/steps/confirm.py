@@ -21,6 +21,7 @@ from engines.search.ordered import say_ordered
 from engines.search.remedy import list_cured
 from engines.search.settle import Saved
 from engines.search.statistics import binomial_interval
+from engines.search.switches import list_switches
 from engines.search.whole import list_feeds
 from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, with_case
 from engines.steps.prepare import prepare_findings
@@ -66,7 +67,8 @@ class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
     alike: int = 0  # more of them found in this step, as the reference foretells the same fault there
     patched_fails: bool = False  # the whole model still fails with this and earlier culprits patched
     patched_error: float | None = None  # the whole model's then
-    fixable: bool = False  # refused as it is, and right with its If, Loop and Scan fixed to how they run
+    fixable: bool = False  # refused as it is, and right in another way
+    way: str = ""  # that way: what the engine takes the model with
     waits: bool = False  # a workaround was begun, and waits for what else is wrong to be known
     message: str = ""
 
@@ -124,6 +126,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         dir=culprit_folder(len(findings.culprits) + 1),
     )
     without: Without = yield from _take_out(ask, culprit, standing, params)
+    way = (yield from _find_way_around(ask)) if ask.signature.kind == "build" and not ctx.check else ""
     others = without.others
     culprits = findings.culprits
     if standing.new:
@@ -133,7 +136,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
     first = findings.culprits[0].case.sample if findings.culprits else findings.sample
     return Finish(
-        _sum_up(ask, seen, standing, without, params, len(culprits)),
+        _sum_up(ask, seen, standing, without, params, len(culprits), way),
         msgspec.structs.replace(without.findings, culprits=culprits, spread=findings.spread or standing.wide),
         tables={
             "bundle": [
@@ -225,9 +228,9 @@ def _take_out(ask: Inquiry, culprit: Culprit, standing: Standing, params: Confir
 
 
 def _sum_up(
-    ask: Inquiry, seen: Seen, standing: Standing, without: Without, params: ConfirmParams, culprits: int
+    ask: Inquiry, seen: Seen, standing: Standing, without: Without, params: ConfirmParams, culprits: int, way: str
 ) -> ConfirmOutcome:
-    """``culprits``: how many there are by now."""
+    """``culprits``: how many there are by now; ``way``: with what the engine takes a model that it refuses."""
     case, cause, visit = seen.case, seen.cause, ask.ctx.visit
     goes_on = without.still and standing.new and visit < params.most_rounds
     low, high = binomial_interval(seen.failures, params.repeats)
@@ -251,7 +254,8 @@ def _sum_up(
         alike=len(without.others.found),
         patched_fails=goes_on,
         patched_error=without.error,
-        fixable=bool(ask.findings.fixable),
+        fixable=bool(way),
+        way=way,
         waits=ask.findings.sought > 0,
         message=_message(
             seen,
@@ -315,6 +319,18 @@ def _describe_rest(ask: Inquiry, case: Case) -> Sub[str]:
             f" Whether the rest builds, with the values of this part fed in its place, could not be asked: {m.message}"
         )
     return f" The rest, with the values of this part fed in its place, does not build for another reason: {m.message}"
+
+
+def _find_way_around(ask: Inquiry) -> Sub[str]:
+    """With what the engine takes a model that it refuses, and is right, as a phrase; "" where no such thing is known."""
+    if ask.findings.fixable:
+        return "plain nodes in the place of its If, Loop and Scan"
+    can = list_switches(ask.ctx.engine, ask.ctx.engine_info)
+    if not can.names:
+        return ""
+    yield Note("the whole model with everything switched off")
+    m = yield from asked(ask.plain(list_feeds(ask.findings), engine=can.with_on(())))
+    return "its optimizers and options off" if judge_whole(m, ask.criterion).passed else ""
 
 
 def _remedy(findings: Findings, case: Case) -> tuple[int, ...]:

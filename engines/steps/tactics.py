@@ -12,7 +12,7 @@ import msgspec
 
 from engines.asking import Count, Note, StepContext, Sub
 from engines.compare.criterion import Criterion, Verdict
-from engines.compare.judge import judge_whole
+from engines.compare.judge import judge_cured
 from engines.findings import Findings
 from engines.probe import Measurement
 from engines.search import works
@@ -66,8 +66,9 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
     params = msgspec.convert(dict(ctx.params), TacticsParams)
     findings: Findings = yield from prepare_findings(ctx)
     can = list_switches(ctx.engine, ctx.engine_info)
-    if ctx.can("tactics") and not ctx.check:
-        if findings.signature is None or findings.signature.kind != "accuracy":
+    fails = findings.signature.kind if findings.signature else ""
+    if ctx.can("tactics") and not ctx.check and (fails in ("", "accuracy") or not can.names):
+        if fails != "accuracy":
             return Finish(TacticsOutcome(message="Builds that cannot be run show no tactic at fault."), findings)
         chosen: Finish[TacticsOutcome] = yield from compare_builds(ctx, findings, params.builds, params.budget)
         if chosen.outcome.good or not chosen.outcome.bad or not can.names:
@@ -124,9 +125,9 @@ class _Switching:
             m: Measurement = yield from ask_fresh_builds(
                 findings.builds,
                 lambda attempt: msgspec.structs.replace(question, attempt=attempt),
-                lambda m: judge_whole(m, rule),
+                lambda m: judge_cured(m, rule, findings.signature),
             )
-            self.asked[chosen] = judge_whole(m, rule)
+            self.asked[chosen] = judge_cured(m, rule, findings.signature)
         return self.asked[chosen]
 
     def search(self, on: tuple[str, ...]) -> Sub[Verdict]:
@@ -249,20 +250,25 @@ def _is_enabler(name: str) -> bool:
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Switches: all on, all off, then one of n by halving, alone and without it: 2 log2(n) + 1. Tactics: fresh builds, then as
-    many as it takes to halve the layers that differ, and some to see it again."""
+    """Switches: ``count_switching``. Tactics: fresh builds, then as many as it takes to halve the layers that differ, and some to
+    see it again."""
     names = list_switches(ctx.engine, ctx.engine_info).names
     if ctx.can("tactics") and not ctx.check:
         params = msgspec.convert(dict(ctx.params), TacticsParams)
         return Plan((*works.before(ctx, size), works.on_sample(ctx, params.builds + 5 + halvings(size.nodes))))
     if not names or ctx.check:
         return Plan(works.before(ctx, size))
-    return Plan((*works.before(ctx, size), works.on_sample(ctx, 2 * halvings(len(names)) + 1, ctx.findings.looks)))
+    return Plan((*works.before(ctx, size), works.on_sample(ctx, count_switching(len(names)), ctx.findings.looks)))
+
+
+def count_switching(names: int) -> int:
+    """Probes of a search among so many switches: all on, all off, then one by halving, alone and without it."""
+    return 2 * halvings(names) + 1
 
 
 SPEC = StepSpec(
     name="tactics",
-    version=3,
+    version=4,
     summary="Search the engine's own choices for the one that breaks the model, and prove it by switching it off and on.",
     run=tactics,
     outcome=TacticsOutcome,

@@ -8,7 +8,7 @@ import msgspec
 
 from engines.asking import Amount, Count, Note, StepContext, Sub, asked
 from engines.compare.criterion import Verdict
-from engines.compare.judge import by_sample, judge_whole, margin, worst
+from engines.compare.judge import REFUSALS, by_sample, judge_cured, judge_whole, margin, worst
 from engines.compare.say import say_amount, wrong_by
 from engines.findings import Close, Findings, Unseen, Workaround
 from engines.graph import ranges
@@ -39,7 +39,7 @@ from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
 from engines.steps.precision import KeptNode, kept_json, plan_of_keeping
 from engines.steps.prepare import prepare_findings
 from engines.steps.rewrite import TriedRewrite, find_rewrite, name_first, say_cure, try_rewrite
-from engines.steps.tactics import tactics
+from engines.steps.tactics import count_switching, tactics
 
 # Builds of a search where no layer is to blame more than another: the stretches that are tried first take 14, and what delta
 # debugging then takes out is a matter of luck, not of cause.
@@ -127,8 +127,9 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     params = msgspec.convert(dict(ctx.params), WorkaroundParams)
     findings = yield from prepare_findings(ctx)
     findings = yield from count_looks(ctx, findings, params.most_runs)
-    if not findings.culprits and not ctx.findings.samples and not ctx.check:
-        # The step runs alone: whether an optimizer is guilty decides what there is to switch off.
+    alone = not findings.culprits and not ctx.findings.samples
+    if (alone or _is_refused_as_switched(findings)) and not ctx.check:
+        # Whether an optimizer is guilty decides what there is to switch off: of what is refused no step has asked it before.
         finish = yield from tactics(msgspec.structs.replace(ctx, findings=findings, params={}))
         findings = finish.findings
     ask: Inquiry = yield from open_inquiry(ctx, findings)
@@ -391,10 +392,16 @@ def _find_fewest(ask: Inquiry) -> Sub[tuple[str, ...]]:
         m = yield from asked(
             ask.plain((findings.sample,), engine=can.without(off), runs=findings.looks, exclusive=findings.looks > 1)
         )
-        verdict = judge_whole(m, ask.criterion)
+        verdict = judge_cured(m, ask.criterion, findings.signature)
         return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
 
     return (yield from ddmin(guilty, cures, len(guilty)))
+
+
+def _is_refused_as_switched(findings: Findings) -> bool:
+    """Whether the engine refuses the model, and nobody knows yet whether it does so with everything switched off."""
+    kind = findings.signature.kind if findings.signature else ""
+    return kind == "build" and not (findings.fixable or findings.optimizers or findings.options)
 
 
 def _list_options(
@@ -469,7 +476,8 @@ def _verify_option(
         return None
     error = max(worst(rows, ask.criterion)[2] for m in results for rows in m.each_run)
     plain = yield from asked(ask.plain(list_feeds(findings)))
-    if plain.status != "ok":
+    refused = plain.status in REFUSALS
+    if plain.status != "ok" and not refused:
         return None
 
     def elsewhere(inputs: str, samples: tuple[str, ...]) -> Sub[Measurement]:
@@ -480,8 +488,12 @@ def _verify_option(
         )
 
     held = set_apart(findings, by_sample(results[0]))
-    tried: Tried = yield from try_unseen(ask, elsewhere, results[0], held, plain, 0)
-    unseen: Unseen = yield from count_plain(ask, tried, tried.unseen)
+    tried: Tried = yield from try_unseen(ask, elsewhere, results[0], held, results[0] if refused else plain, 0)
+    unseen: Unseen = tried.unseen
+    if refused:
+        unseen = msgspec.structs.replace(unseen, plain=unseen.n)
+    else:
+        unseen = yield from count_plain(ask, tried, unseen)
     changed = parse(engine).list_changes(parse(ask.ctx.engine))
     slower: str = yield from measure_latency(ask, engine=engine, forbid=forbid)
     return Workaround(
@@ -519,12 +531,23 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     if findings.fixable:
         # Opened twice, of your samples and of made ones; each with the file once, on yours by the reference, too.
         return Plan((Work("read", 3), Work("control", 1, works.sample_rows(ctx)), works.on_all(ctx, 1, 2, real=True)))
-    if findings.optimizers or findings.options or findings.tactics or findings.looks > 1 or ctx.can("precision-hint"):
+    names = (
+        list_switches(ctx.engine, ctx.engine_info).names if _is_refused_as_switched(findings) and not ctx.check else ()
+    )
+    guilty = findings.optimizers or findings.options or findings.tactics
+    if guilty or names or findings.looks > 1 or ctx.can("precision-hint"):
         runs = THRICE * findings.looks if findings.looks > 1 else 1
         tried = works.on_all(ctx, runs, params.builds + ctx.can("casts"), real=True)
         unseen = (works.fresh(Work("whole", 1, WANTED, runs)), Work("whole", 1, WANTED, findings.looks))
         return Plan(
-            (*works.before(ctx, size), Work("read", 2), tried, *unseen, works.on_sample(ctx, 2, TIMED)),
+            (
+                *works.before(ctx, size),
+                *((works.on_sample(ctx, count_switching(len(names))),) if names else ()),
+                Work("read", 2),
+                tried,
+                *unseen,
+                works.on_sample(ctx, 2, TIMED),
+            ),
             size.captured,
             size.captured,
         )
@@ -557,7 +580,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="workaround",
-    version=15,
+    version=16,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,

@@ -10,6 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from engines.graph.construct import construct
+from engines.known.table import read_table
 from engines.probe import Measure
 from engines.search import voices
 
@@ -50,6 +52,18 @@ def test_a_fusion_bug_from_reproduce_to_its_optimizer(session: Open) -> None:
         True,
     )
     assert len(tactics.probes) <= 14
+
+
+def test_what_an_optimizer_makes_unloadable_is_offered_a_way_around(open_model: Open, tmp_path: Path) -> None:
+    """ONNX Runtime fuses Relu and a Clip of float16 into what it refuses."""
+    made = next(bug.make for bug in read_table() if bug.id == "ort-relu-clip-type")
+    onnx.save(construct(made), tmp_path / "m.onnx")
+    s = open_model(tmp_path / "m.onnx", ORT, ())
+    assert s.step("compare").finish.outcome.verdict == "refused"
+    confirmed = s.step("confirm").finish.outcome
+    assert (confirmed.cause, confirmed.fixable) == ("build-failure", True)
+    assert s.step("workaround").finish.outcome.what == "FuseReluClip"
+    assert s.findings.optimizers == ("FuseReluClip",)
 
 
 def test_fp16_breaks_the_transformer_by_its_own_limits(session: Open) -> None:
