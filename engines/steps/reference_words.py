@@ -39,10 +39,12 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
             alike = " The engine is wrong in the same way." if tried.findings.alike else ""
             return f"{between}{alike} The session goes on against {tried.findings.replaced.to}."
         case "alone" if tried.sides:
+            swapped = f"--engine {tried.given} --reference {tried.ctx.engine}"
             between = say_distance(heard.error or 0.0, rule)
             return (
                 f"Either the reference is wrong or two others are: {reference} and {judge} are {between} apart, and the engine "
-                f"under test is on the side of {voices.name_voice(heard.judge)}.{_say_parting(tried, rule)} {third}"
+                f"under test is on the side of {voices.name_voice(heard.judge)}.{_say_parting(tried, rule)} To take the "
+                f"reference apart, ask the other way round: {swapped}. {third}"
             )
         case "alone" if tried.doubted:
             return (

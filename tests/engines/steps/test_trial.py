@@ -122,6 +122,7 @@ def test_an_engine_on_the_judges_side_makes_two(answers: Any, walk: Any, own: fl
     """An engine that fails has no vote by itself. ONNX's own operators are most of the judge, and may only take its word away."""
     outcome = tried(answers, walk, {TRT: 0.9, F64: 0.9001, OWN: own, OV: "not here."}).finish.outcome
     assert outcome.verdict == verdict
+    assert f"--engine {ORT} --reference {TRT}." in outcome.message
     assert "the engine under test is on the side of Narrowdown's evaluator in float64" in outcome.message
     assert "openvino" in outcome.message, "what would settle it"
 
