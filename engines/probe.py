@@ -22,6 +22,7 @@ HUGE = 1e300
 SILENT_DB = 999.0
 BARRIER = "barrier"  # the rewrite that changes no node: inner tensors become outputs
 WRAPS = ("wrap-reshape", "wrap-max")  # those that put nodes behind inner tensors which hand on what they are given
+FIXED_SIZES = "fixed-sizes"  # the rewrite that changes no node: inputs have the sizes that are fed
 APART = (BARRIER, *WRAPS)  # rewrites about tensors, so that an engine does not join layers across them
 
 

@@ -94,6 +94,7 @@ VALUES: Mapping[tuple[str, str], str] = {
     ("kind", "wrap-max"): "a Max around tensors",
     ("kind", "barrier"): "tensors made outputs",
     ("kind", "control-flow"): "how it runs is fixed",
+    ("kind", "rewrite"): "written otherwise",
 }
 
 

@@ -33,7 +33,9 @@ def construct(declared: Construction) -> ModelProto:
         for place, node in enumerate(declared.nodes)
     ]
     inputs = [
-        helper.make_tensor_value_info(name, _element_type(t.dtype), list(t.shape))
+        helper.make_tensor_value_info(
+            name, _element_type(t.dtype), [None if at in t.open else n for at, n in enumerate(t.shape)]
+        )
         for name, t in declared.inputs.items()
     ]
     outputs = [helper.make_tensor_value_info(n, _element_type(d), None) for n, d in declared.outputs.items()]

@@ -5,7 +5,7 @@ of the nodes that it changed; none where its precondition holds nowhere. ``engin
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -16,6 +16,7 @@ from onnx import (
     ModelProto,
     NodeProto,
     TensorProto,
+    TensorShapeProto,
     defs,
     helper,
     numpy_helper,
@@ -56,6 +57,24 @@ def rewrite_model(
     done = tuple(REWRITES[name](graph, frozenset(nodes)))
     graph.finish()
     return changed, done
+
+
+def fix_sizes(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> tuple[ModelProto, tuple[str, ...]]:
+    """(a copy of the model whose inputs have these shapes, names of the inputs that this changed). What is declared of the sizes
+    of other tensors goes, as it may say less."""
+    changed = deepcopy(model)
+    done = []
+    for info in changed.graph.input:
+        declared, shape = info.type.tensor_type.shape.dim, shapes.get(info.name, ())
+        if len(declared) == len(shape) and any(not d.HasField("dim_value") for d in declared):
+            del declared[:]
+            declared.extend(TensorShapeProto.Dimension(dim_value=n) for n in shape)
+            done.append(info.name)
+    if done:
+        del changed.graph.value_info[:]
+        for info in changed.graph.output:
+            info.type.tensor_type.ClearField("shape")
+    return changed, tuple(done)
 
 
 def keep_apart(
@@ -287,8 +306,14 @@ def _become(node: NodeProto, op: str, inputs: list[str], **attributes: object) -
 
 
 def _explicit_pad(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """Padding of AveragePool that counts, as a Pad with zeros in front of it."""
+    """Padding that auto_pad leaves to the engine, as numbers; padding of AveragePool that counts, as a Pad with zeros in front
+    of it."""
     for node in graph.nodes:
+        if (stated := _state_padding(graph, node)) is not None:
+            kept = {a.name: helper.get_attribute_value(a) for a in node.attribute if a.name != "auto_pad"}
+            _become(node, node.op_type, list(node.input), **{**kept, "pads": stated})
+            yield node.name
+            continue
         pads = list(_attribute(node, "pads", ()) or ())
         counted = node.op_type == "AveragePool" and _attribute(node, "count_include_pad", 0)
         if graph.opset < 11 or not counted or not any(pads) or _attribute(node, "ceil_mode", 0):
@@ -304,6 +329,28 @@ def _explicit_pad(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
         kept = {a.name: helper.get_attribute_value(a) for a in node.attribute if a.name not in ("pads", "auto_pad")}
         _become(node, "AveragePool", [padded], **kept)
         yield node.name
+
+
+def _state_padding(graph: _Graph, node: NodeProto) -> list[int] | None:
+    """What ``auto_pad`` stands for, where no size of the input has a say: of a ConvTranspose, and of a stride of 1."""
+    mode = _attribute(node, "auto_pad", b"NOTSET").decode()
+    if node.op_type not in ("Conv", "ConvTranspose", "AveragePool", "MaxPool", "LpPool") or not mode.startswith(
+        "SAME_"
+    ):
+        return None
+    weight = graph.weights.get(node.input[1]) if len(node.input) > 1 else None
+    kernel = list(_attribute(node, "kernel_shape", ()) or (weight.dims[2:] if weight is not None else ()))
+    ones = [1] * len(kernel)
+    strides, dilations = _attribute(node, "strides", ones), _attribute(node, "dilations", ones)
+    transposed = node.op_type == "ConvTranspose"
+    if not kernel or not (transposed or all(s == 1 for s in strides)) or _attribute(node, "output_shape"):
+        return None
+    more = _attribute(node, "output_padding", [0] * len(kernel)) if transposed else [0] * len(kernel)
+    total = [(k - 1) * d + 1 - s + m for k, d, s, m in zip(kernel, dilations, strides, more, strict=True)]
+    if min(total) < 0:
+        return None
+    less, rest = [n // 2 for n in total], [n - n // 2 for n in total]
+    return [*less, *rest] if mode == "SAME_UPPER" else [*rest, *less]
 
 
 def _reduce(graph: _Graph, node: NodeProto, op: str, x: str, axes: list[int], hint: str) -> str:

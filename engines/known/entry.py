@@ -49,7 +49,7 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class MadeTensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A tensor of a construction: an input or a weight of this shape, drawn evenly from ``range`` (one number: that number
     everywhere), or with these ``values``. ``step``: what is drawn is rounded to multiples of it, so that many are equal.
-    ``special``: what its first element is in place of that."""
+    ``special``: what its first element is in place of that. ``open``: dimensions of an input whose size the model leaves open."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -57,6 +57,7 @@ class MadeTensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: list[int | float] | None = None
     special: Literal["", "nan", "inf"] = ""
     step: float = 0.0
+    open: tuple[int, ...] = ()
 
 
 class MadeNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

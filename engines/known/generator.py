@@ -11,14 +11,26 @@ from typing import Any, TypeAlias
 import msgspec
 
 from engines.known.entry import Construction, MadeTensor, Stated
-from engines.known.varied import ABSENT, DRAWN, FEW, Factor, Level, Place, decode, ends_of_few, is_list, name_values
+from engines.known.varied import (
+    ABSENT,
+    DRAWN,
+    FEW,
+    OPEN,
+    Factor,
+    Level,
+    Place,
+    decode,
+    ends_of_few,
+    is_list,
+    name_values,
+)
 
 Sizes: TypeAlias = Mapping[
     Place, Sequence[tuple[str, int]]
 ]  # the parameters that a number follows, with what they are in the case
 NAME = "make_case.py"
 # Kinds that the program has a parameter for.
-SHOWN = ("size", "attribute", "opset", "type", "entries", "number", "values", "scale")
+SHOWN = ("size", "attribute", "opset", "type", "entries", "number", "values", "scale", "open")
 
 _HEAD = '''"""{title}
 
@@ -130,7 +142,9 @@ def _body(made: Construction, shown: Sequence[Factor], of: Mapping[Factor, str])
     lines += [
         f"    {n!r}: {_array(n, t, 100 + i, sizes, about, types)}," for i, (n, t) in enumerate(made.inputs.items())
     ]
-    lines += ["}", "nodes = ["]
+    which = about.get(("open", "", ""))
+    opened = {n: t.open or (0,) for n, t in made.inputs.items() if t.open or (which and t.shape)}
+    lines += ["}", f"opened = {opened!r}{f' if {which} == {OPEN!r} else {{}}' if which else ''}", "nodes = ["]
     for at, node in enumerate(made.nodes):
         stated = [f"{k!r}: {_attribute(at, k, v, sizes, about)}" for k, v in node.attributes.items()]
         domain = f", domain={node.domain!r}" if node.domain else ""
@@ -139,7 +153,8 @@ def _body(made: Construction, shown: Sequence[Factor], of: Mapping[Factor, str])
         lines.append(f"{called}{has}),")
     lines += ["]", "graph = helper.make_graph(", "    nodes,", "    'case',"]
     lines.append(
-        "    [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()],"
+        "    [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), "
+        "[None if at in opened.get(n, ()) else d for at, d in enumerate(a.shape)]) for n, a in feeds.items()],"
     )
     outs = ", ".join(
         f"({n!r}, {f'helper.np_dtype_to_tensor_dtype({types[d]}_np)' if d in types else f'TensorProto.{_ONNX[d]}'})"

@@ -13,12 +13,25 @@ from engines.known.entry import Construction, MadeNode, MadeTensor, Scalar, Stat
 
 Level: TypeAlias = int | float | str
 Kind: TypeAlias = Literal[
-    "size", "rank", "type", "attribute", "opset", "values", "special", "scale", "number", "entries", "role", "option"
+    "size",
+    "rank",
+    "type",
+    "attribute",
+    "opset",
+    "values",
+    "special",
+    "scale",
+    "number",
+    "entries",
+    "role",
+    "open",
+    "option",
 ]
 ABSENT = "left out"
 GIVEN = "as in the case"
 DRAWN = "drawn"
 FEW = "few different numbers"
+FIXED, OPEN = "fixed", "open"
 # Nodes' lists of places, one for each dimension: a model of one more takes another number in front.
 _AXES = ("axis", "axes")
 
@@ -115,6 +128,8 @@ def vary(made: Construction, factor: Factor, level: Level) -> Construction:
                 attributes[factor.key] = decode(level)
             nodes[int(of)] = replace(node, attributes=attributes)
             return replace(made, nodes=tuple(nodes))
+        case "open":
+            return replace(made, inputs={n: _with_open(t, str(level)) for n, t in made.inputs.items()})
         case "role":
             return _moved(made, of, str(level))
         case "option":
@@ -236,7 +251,10 @@ def _with_rank(made: Construction) -> Construction:
             elif key in _AXES and isinstance(stated, int) and stated >= 0:
                 attributes[key] = stated + 1
         nodes.append(msgspec.structs.replace(node, attributes=attributes))
-    inputs = {n: _reshaped(t, (1, *t.shape)) if t.shape else t for n, t in made.inputs.items()}
+    inputs = {
+        n: msgspec.structs.replace(_reshaped(t, (1, *t.shape)), open=tuple(at + 1 for at in t.open)) if t.shape else t
+        for n, t in made.inputs.items()
+    }
     return msgspec.structs.replace(made, inputs=inputs, nodes=tuple(nodes))
 
 
@@ -250,11 +268,16 @@ def retype(made: Construction, old: str, new: str) -> Construction:
     return msgspec.structs.replace(made, inputs=retyped(made.inputs), weights=retyped(made.weights), outputs=outputs)
 
 
+def _with_open(tensor: MadeTensor, level: str) -> MadeTensor:
+    """The input with its sizes fixed, or its first one open."""
+    return msgspec.structs.replace(tensor, open=() if level == FIXED or not tensor.shape else (0,))
+
+
 def _moved(made: Construction, name: str, role: str) -> Construction:
     """The tensor as a weight, or as an input."""
     inputs, weights = dict(made.inputs), dict(made.weights)
     if role == "a weight" and name in inputs:
-        weights[name] = inputs.pop(name)
+        weights[name] = msgspec.structs.replace(inputs.pop(name), open=())
     elif role == "an input" and name in weights:
         inputs[name] = weights.pop(name)
     return msgspec.structs.replace(made, inputs=inputs, weights=weights)

@@ -10,7 +10,9 @@ from engines.known.varied import (
     ABSENT,
     DRAWN,
     FEW,
+    FIXED,
     GIVEN,
+    OPEN,
     Factor,
     Level,
     Place,
@@ -63,6 +65,7 @@ def list_factors(
         *_of_attributes(made, {(p.of, p.key) for p in sized if p.at < 0}),
         *_of_types(made),
         *_of_engine(engine, view),
+        *_of_open(made),
         *_of_weights(made),
         *_of_inputs(made),
         *_of_opset(made),
@@ -235,6 +238,12 @@ def _of_inputs(made: Construction) -> Iterable[Factor]:
 def _values(name: str, tensor: MadeTensor, levels: Iterable[Level]) -> Factor:
     base = name_values(tensor)
     return Factor(f"{name} holds", "values", base, tuple(x for x in levels if x != base), of=name)
+
+
+def _of_open(made: Construction) -> Iterable[Factor]:
+    is_open = any(t.open for t in made.inputs.values())
+    base, other = (OPEN, FIXED) if is_open else (FIXED, OPEN)
+    yield Factor("the sizes of inputs", "open", base, (other,))
 
 
 def _of_opset(made: Construction) -> Iterable[Factor]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from engines.graph import ranges
-from engines.probe import APART, BARRIER, WRAPS, Measure
+from engines.probe import APART, BARRIER, FIXED_SIZES, WRAPS, Measure
 from engines.search.barriers import list_rings
 from engines.search.inquiry import Inquiry
 
@@ -65,9 +65,9 @@ REWRITES = (
     ),
     Rewrite(
         "explicit-pad",
-        "padding that AveragePool counts is a Pad in front of it",
-        ("AveragePool",),
-        "exact by the definition of count_include_pad",
+        "padding that auto_pad leaves to the engine is stated, and what AveragePool counts is a Pad in front of it",
+        ("AveragePool", "Conv", "ConvTranspose", "MaxPool", "LpPool"),
+        "exact by the definitions of auto_pad and count_include_pad",
     ),
     Rewrite(
         "unfuse-layernorm",
@@ -139,6 +139,12 @@ REWRITES = (
         "exact by ONNX's own converter; held against the reference on every sample",
     ),
     Rewrite(
+        FIXED_SIZES,
+        "the inputs' open dimensions have the sizes that are fed: one file for each",
+        (),
+        "exact: no node changes",
+    ),
+    Rewrite(
         BARRIER,
         "the fewest inner tensors that cure it are outputs too, so that the engine does not join layers across them",
         (),
@@ -171,6 +177,8 @@ def list_rewrites(ops: Iterable[str], storage: str) -> tuple[Rewrite, ...]:
 def place_rewrite(ask: Inquiry, name: str) -> str:
     """What the rewrite is about: the nodes of the culprits, or all of the model's; of what keeps layers apart the
     tensors that are tried first."""
+    if name == FIXED_SIZES:
+        return ranges.ALL
     if name in APART:
         return ranges.encode(next(iter(list_rings(ask)), ()))
     accused = {n for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)}

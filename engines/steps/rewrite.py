@@ -9,7 +9,7 @@ from engines.asking import Count, Note, StepContext, Sub, asked
 from engines.compare.judge import by_sample, judge_whole, margin, worst
 from engines.findings import Unseen, Workaround
 from engines.graph import ranges
-from engines.probe import APART, BARRIER, HUGE, WRAPS, Measurement
+from engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measurement
 from engines.search import works
 from engines.search.barriers import Barriers, find_barriers, list_rings
 from engines.search.cost import Plan, Size, Work
@@ -239,7 +239,8 @@ def _is_undone(ask: Inquiry, one: Rewrite, at: str, feeds: tuple[str, ...]) -> S
 def _as_workaround(ask: Inquiry, row: RewriteRow, unseen: Unseen) -> Workaround:
     error = row.error or 0.0
     apart = row.rewrite in APART
-    many = f"{len(row.changed)} {'tensor' if apart else 'node'}{'' if len(row.changed) == 1 else 's'}"
+    what = "tensor" if apart else "input" if row.rewrite == FIXED_SIZES else "node"
+    many = f"{len(row.changed)} {what}{'' if len(row.changed) == 1 else 's'}"
     done = "made an output" if row.rewrite == BARRIER else "wrapped" if apart else "changed"
     return Workaround(
         kind=row.rewrite if apart else "rewrite",

@@ -13,7 +13,7 @@ from engines.compare.say import say_amount, wrong_by
 from engines.findings import Close, Findings, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.quantized import find_leavable_layers
-from engines.probe import APART, BARRIER, HUGE, WRAPS, Measure, Measurement
+from engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measure, Measurement
 from engines.search import works
 from engines.search.barriers import BUDGET, hides_when_watched
 from engines.search.beyond import Left, look_beyond
@@ -30,6 +30,7 @@ from engines.search.latency import TIMED, measure_latency
 from engines.search.looks import count_looks, has_threads
 from engines.search.pace import halvings
 from engines.search.ranking import MOST_EFFECTS
+from engines.search.rewrites import rewrite_probe
 from engines.search.settle import Saved
 from engines.search.switches import find_exact, list_switches
 from engines.search.unseen import WANTED, Tried, count_plain, say_tried, set_apart, try_unseen
@@ -63,6 +64,7 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
         "wrap-reshape",
         "wrap-max",
         "control-flow",
+        "rewrite",
         "none",
     ] = "none"
     what: str = ""  # what is switched off, fixed, made an output, or wrapped, comma separated
@@ -175,6 +177,10 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
             return cure
     if (ctx.can("keep") or find_leavable_layers(ask.index)) and not ctx.check:
         return (yield from _keep_nodes(cure, params))
+    if not ctx.check:
+        written = yield from _write_otherwise(cure)
+        if written is not None:
+            return written
     if reason := ctx.reason("keep"):
         why = _say_anew(ask) or f"Keeping nodes in higher precision: {reason}"
         return msgspec.structs.replace(cure, message=f"{cure.message} {why}")
@@ -304,6 +310,23 @@ def _name_cause(findings: Findings) -> str:
         "accumulation": findings.spread,
     }
     return next((cause for cause, found in guilty.items() if found), "unknown")
+
+
+def _write_otherwise(cure: Cure) -> Sub[Cure | None]:
+    """Padding in numbers, else the sizes that are fed in place of open ones, where one of them cures: an engine that is wrong in
+    FP32 may be so by what it cannot know before."""
+    ask = cure.ask
+    accused = {ask.index.nodes[n].op for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)}
+    plain = yield from asked(ask.plain(list_feeds(ask.findings)))
+    for one in map(find_rewrite, ("explicit-pad", FIXED_SIZES)):
+        if one.ops and not accused.intersection(one.ops):
+            continue
+        tried: TriedRewrite = yield from try_rewrite(ask, one, plain)
+        if tried.cure is not None:
+            probe = rewrite_probe(ask, one.name, tried.at, list_feeds(ask.findings))
+            said = say_cure(tried.row, tried.cure, None)
+            return msgspec.structs.replace(cure, workaround=tried.cure, message=said, files=tried.files, probe=probe)
+    return None
 
 
 def _keep_apart(ask: Inquiry) -> Sub[tuple[Workaround | None, str, dict[str, str]]]:

@@ -26,7 +26,7 @@ from engines.graph.places import holds_places
 from engines.graph.quantized import is_quantized
 from engines.graph.random_nodes import draw_numbers
 from engines.graph.ranges import ALL, decode, encode
-from engines.probe import APART, HUGE, Candidate, Measure, Measurement, SampleResult, Score
+from engines.probe import APART, FIXED_SIZES, HUGE, Candidate, Measure, Measurement, SampleResult, Score
 from engines.sources import POSTPROCESSING, SCORING
 from engines.spec import parse
 from engines.store.content import Store
@@ -56,6 +56,12 @@ class _Ready:
     seconds: float
     held: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _is_open(model: ModelProto) -> bool:
+    """Whether a dimension of an input has neither size nor name, as cuts declare what is open."""
+    dims = (d for i in model.graph.input for d in i.type.tensor_type.shape.dim)
+    return any(not d.HasField("dim_value") and not d.dim_param for d in dims)
 
 
 def _close_ready(ready: _Ready) -> None:
@@ -370,7 +376,7 @@ class _Measuring:
             raise EngineFault(*_refused[name])
 
         def cut() -> Cut:
-            return self.part.cut(feed.arrays, feed.constants, self.marks, opened=self.probe.runs == 0)
+            return self.part.cut(feed.arrays, feed.constants, self.marks, opened=True)
 
         def make() -> _Ready:
             self.progress("building")
@@ -384,10 +390,21 @@ class _Measuring:
             if probe.rewrite:
                 return self._rewrite(feed, part, begun)
             captures.make_room(part.model)
-            built = self.part.build(
-                probe.engine, part, feed.arrays, self.keep, attempt=probe.attempt, record=probe.record,
-                force=probe.force, forbid=probe.forbid, say=self.progress, span=span,
-            )  # fmt: skip
+
+            def build_part(piece: Cut) -> Built:
+                return self.part.build(
+                    probe.engine, piece, feed.arrays, self.keep, attempt=probe.attempt, record=probe.record,
+                    force=probe.force, forbid=probe.forbid, say=self.progress, span=span,
+                )  # fmt: skip
+
+            try:
+                built = build_part(part)
+            except EngineFault:
+                # What the graph around it told the engine of a size is lost where it is cut, and the engine may need it.
+                if probe.runs == 0 or probe.candidate.nodes == ALL or not _is_open(part.model):
+                    raise
+                part = self.part.cut(feed.arrays, feed.constants, self.marks)
+                built = build_part(part)
             held = sum(max(0, self.index.tensors[t].bytes) for t in (*self.part.judged, *self.marks))
             return _Ready(part, built, time.monotonic() - begun, held)
 
@@ -426,6 +443,9 @@ class _Measuring:
         if probe.rewrite in APART:
             tensors = [self.index.tensors[t].name for t in decode(probe.rewrite_at)]
             model, changed = rewrites.keep_apart(part.model, self.model.weights_dir, probe.rewrite, tensors)
+        elif probe.rewrite == FIXED_SIZES:
+            shapes = {name: feed.arrays[t].shape for name, t in part.feeds.items()}
+            model, changed = rewrites.fix_sizes(part.model, shapes)
         else:
             at = range(len(part.model.graph.node)) if probe.rewrite_at == ALL else decode(probe.rewrite_at)
             model, changed = rewrites.rewrite_model(part.model, self.model.weights_dir, probe.rewrite, at)
@@ -614,7 +634,7 @@ class _Measuring:
 
     def _keep_refused(self, fault: EngineFault, feed: Feed, expected: Mapping[int, Array]) -> Measurement:
         """The answer of an engine that did not build, with what it was given kept."""
-        part = self.part.cut(feed.arrays, feed.constants, self.marks, opened=self.probe.runs == 0)
+        part = self.part.cut(feed.arrays, feed.constants, self.marks, opened=True)
         for name, model in (
             ("model.onnx", artifact_files.for_viewers(part.model)),
             ("engine.onnx", fault.model or part.model),

@@ -149,12 +149,13 @@ class Part:
         opened: bool = False,
     ) -> Cut:
         """The candidate as a model, typed by the values that it will be fed. ``opened``: dimensions that the model leaves open
-        stay so where it is cut, as an engine may refuse just what it cannot know before. Raises ``ModelProblem``."""
+        stay so where it is cut, as an engine may be wrong with, or refuse, just what it cannot know before. Raises
+        ``ModelProblem``."""
         types = {t: (a.dtype, tuple(a.shape)) for t, a in (*arrays.items(), *constants.items())}
         if opened:
             # Where not even the rank follows from the model, the seen shape: with the values come what an engine lacked.
             known = {t: self.index.tensors[t].shape for t in arrays}
-            types |= {t: (a.dtype, tuple(known[t] or a.shape)) for t, a in arrays.items()}
+            types |= {t: (a.dtype, _leave_open(known[t], a.shape)) for t, a in arrays.items()}
         return cut(self.model, self.candidate, constants, types, self.judged, marks)
 
     def build(
@@ -190,6 +191,13 @@ class Part:
             **how,
         )
         return take_halves(build(engine, request), part, spec)
+
+
+def _leave_open(known: Sequence[int] | None, seen: tuple[int, ...]) -> tuple[int, ...]:
+    """The seen shape, -1 where the model knows no size."""
+    if known is None or len(known) != len(seen):
+        return seen
+    return tuple(-1 if k < 0 else n for k, n in zip(known, seen, strict=True))
 
 
 def feeds_by_name(part: Cut, arrays: Mapping[int, Array]) -> dict[str, Array]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from onnx import AttributeProto, ModelProto
+from onnx import AttributeProto, ModelProto, TensorShapeProto
 
 from engines.array import Array
 from engines.backends.base import BuildRequest, EngineFault
@@ -37,7 +37,7 @@ def state_part(probe: State, store: Store, progress: Say) -> Measurement:
     model = load.load(store, probe.model)
     part = Part(store, model, probe.candidate, probe.inputs, probe.reference, progress)
     feed = part.feed(probe.sample)
-    piece = part.cut(feed.arrays, feed.constants)
+    piece = part.cut(feed.arrays, feed.constants, opened=True)
     made, names = shorten_names(state_model(piece.model, model.weights_dir, feeds_by_name(piece, feed.arrays)))
     progress("looking which sizes go together")
     sizes = find_sizes(made, probe.reference)
@@ -62,9 +62,10 @@ def state_model(model: ModelProto, weights_dir: str, feeds: dict[str, Array]) ->
     held = sum(int(np.prod(w.dims)) for w in initializers.values()) + sum(a.size for a in feeds.values())
     if held > _HEAVIEST:
         raise ModelProblem(f"The case holds {held:,} values, too many to be made anew for every trial.")
+    declared_as = {i.name: i.type.tensor_type.shape for i in graph.input}
     declared = Construction(
         opset=next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1),
-        inputs={name: _state_array(value) for name, value in feeds.items()},
+        inputs={name: _state_input(value, declared_as.get(name)) for name, value in feeds.items()},
         nodes=tuple(nodes),
         outputs={o.name: external.dtype_of(o.type.tensor_type.elem_type).name for o in graph.output},
         weights={name: _state_array(external.read(w, weights_dir)) for name, w in initializers.items()},
@@ -179,6 +180,14 @@ def _state_attribute(a: AttributeProto, op: str) -> Stated:
     raise ModelProblem(
         f"The attribute '{a.name}' of {op} holds a tensor or a graph, which cannot be stated in a few lines."
     )
+
+
+def _state_input(value: Array, shape: TensorShapeProto | None) -> MadeTensor:
+    made = _state_array(value)
+    open_ = tuple(
+        at for at, d in enumerate(shape.dim if shape else ()) if not d.HasField("dim_value") and at < value.ndim
+    )
+    return msgspec.structs.replace(made, open=open_)
 
 
 def _state_array(value: Array) -> MadeTensor:

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
@@ -14,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 from engines.graph import names, rewrites
 from engines.graph.rewrites import OTHER_OPSET, REWRITES, keep_apart, rewrite_model
-from engines.probe import APART, BARRIER, WRAPS
+from engines.probe import APART, BARRIER, FIXED_SIZES, WRAPS
 from engines.search.rewrites import REWRITES as TOLD
 
 Node = onnx.NodeProto
@@ -161,7 +162,7 @@ GIVEN: dict[str, tuple[Callable[[], onnx.ModelProto], tuple[str, ...]]] = {
 
 
 def test_what_is_told_of_is_what_can_be_done() -> None:
-    assert {r.name for r in TOLD} - {*APART} == {*REWRITES, OTHER_OPSET} == set(GIVEN)
+    assert {r.name for r in TOLD} - {*APART, FIXED_SIZES} == {*REWRITES, OTHER_OPSET} == set(GIVEN)
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -173,6 +174,46 @@ def test_it_computes_the_same(name: str) -> None:
     near = 2e-3 if name == "widen-attention" else 1e-6  # halves round where FP32 does not
     for a, b in zip(before, after, strict=True):
         np.testing.assert_allclose(b, a, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(
+    ("op", "more"),
+    [
+        ("ConvTranspose", {"strides": [2, 2]}),
+        ("ConvTranspose", {"dilations": [2, 2]}),
+        ("Conv", {}),
+        ("MaxPool", {"kernel_shape": [2, 4]}),
+    ],
+)
+def test_padding_that_auto_pad_stands_for_is_stated(op: str, more: dict[str, object], mode: str) -> None:
+    inputs, weights = (
+        ("x", {})
+        if op == "MaxPool"
+        else ("x w", {"w": np.random.default_rng(1).normal(size=(2, 2, 3, 4)).astype(np.float32)})
+    )
+    given = model([node(op, inputs, "y", auto_pad=mode, **more)], weights, shape=(1, 2, 5, 6))
+    changed, done = rewrite_model(given, "", "explicit-pad", [0])
+    assert done == (f"{op}>y",)
+    assert "auto_pad" not in {a.name for a in changed.graph.node[0].attribute}
+    x = np.random.default_rng(2).normal(size=(1, 2, 5, 6)).astype(np.float32)
+    before, after = (ort.InferenceSession(m.SerializeToString()).run(None, {"x": x})[0] for m in (given, changed))
+    np.testing.assert_array_equal(before, after)
+
+
+def test_padding_that_hangs_on_the_size_of_the_input_stays() -> None:
+    given = model(
+        [node("MaxPool", "x", "y", auto_pad="SAME_UPPER", kernel_shape=[3, 3], strides=[2, 2])], shape=(1, 2, 5, 6)
+    )
+    assert rewrite_model(given, "", "explicit-pad", [0])[1] == ()
+
+
+def test_open_sizes_are_fixed_and_fixed_ones_stay() -> None:
+    given = model([node("Relu", "x", "y")], shape=("n", 3))  # type: ignore[arg-type]
+    changed, done = rewrites.fix_sizes(given, {"x": (4, 3)})
+    assert done == ("x",)
+    assert [d.dim_value for d in changed.graph.input[0].type.tensor_type.shape.dim] == [4, 3]
+    assert rewrites.fix_sizes(changed, {"x": (4, 3)})[1] == ()
 
 
 def test_an_attention_of_halves_is_nearer_to_the_truth_in_fp32() -> None:

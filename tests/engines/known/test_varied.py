@@ -111,6 +111,18 @@ def test_a_size_moves_along_with_the_attribute_that_states_it(tmp_path: Path) ->
     assert [list(w.dims) for w in model.graph.initializer] == [[128, 8], [2, 8]]
 
 
+def test_what_the_model_leaves_open_stays_so_in_the_case_and_its_program(tmp_path: Path) -> None:
+    made = msgspec.structs.replace(HEADS, inputs={"x": MadeTensor("float32", (2, 5, 12), open=(0,))})
+    stated = state_model(construct(made), "", draw_feed(made, 1))
+    assert stated.inputs["x"].open == (0,)
+    sizes = next(f for f in every(stated) if f.kind == "open")
+    assert (sizes.base, sizes.levels) == ("open", ("fixed",))
+    space = run_generator(stated, [sizes], [[], [(sizes, "fixed")]], tmp_path)
+    for row, size in ((space["FIRES"][0], 0), (space["PASSES"][0], 2)):
+        model, _ = space["make"](**row)
+        assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == size
+
+
 def test_of_a_number_the_other_sign_is_tried_first_and_of_a_count_the_sizes_it_may_meet() -> None:
     top = Construction(
         opset=17,

@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from engines.backends.base import EngineFault
+from engines.backends.builds import build
 from engines.backends.emulate import engine as emulate
 from engines.backends.onnxruntime.engine import Session
 from engines.compare.criterion import Criterion, Signature
@@ -21,7 +23,7 @@ from engines.compare.judge import judge
 from engines.demos import magika_inputs
 from engines.graph import load, ranges
 from engines.probe import Candidate, Edit, Measurement
-from engines.workers import captures, measure
+from engines.workers import captures, measure, part
 from wizard.demo import MODELS
 
 EMULATE = "emulate:precision=fp16"
@@ -300,6 +302,26 @@ def test_an_engine_is_told_whether_it_builds_the_whole_or_a_part(small, monkeypa
     for probe in (whole, cut, severed, msgspec.structs.replace(whole, keep="0")):
         only(session.run(probe))
     assert told == [False, True, True, True]
+
+
+@pytest.mark.parametrize("needs", [False, True])
+def test_a_cut_leaves_open_what_the_model_does_unless_the_engine_needs_it(small, monkeypatch, needs: bool) -> None:
+    """OpenVINO's ConvTranspose is wrong for an open batch alone: with the size that was seen each part of it was right."""
+    shapes = {"x": ("n", 3)}
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Neg" if needs else "Abs", ["a"], ["y"])]
+    session = small(nodes, {"x": np.ones((2, 3), np.float32)}, {"y": ("n", 3)}, shapes=shapes)
+    asked = []
+
+    def record(engine, request):
+        sizes = [d.dim_value for d in request.model.graph.input[0].type.tensor_type.shape.dim]
+        asked.append(sizes)
+        if needs and not sizes[0]:
+            raise EngineFault("refused", "It wants to know the batch.")
+        return build(engine, request)
+
+    monkeypatch.setattr(part, "build", record)
+    assert session.measure(EMULATE, session.nodes(1)).results
+    assert asked == ([[0, 3], [2, 3]] if needs else [[0, 3]])
 
 
 def test_keeping_every_node_makes_the_emulation_exact(opened) -> None:
