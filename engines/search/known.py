@@ -17,6 +17,12 @@ NAMED = 6  # and of those that somebody may want to keep as well
 # Of the nodes that can be kept; from here on that is said. Chosen: a model of the field campaign passed with 115 of 117.
 NEARLY_ALL = 0.8
 
+# The end of a bound for others, where a quantized model may have been calibrated on the samples behind it.
+UNCALIBRATED = (
+    ", if these did not calibrate the model. What calibrated it counts for nothing, as its ranges were measured on that: give "
+    "samples that it has not seen (--inputs)."
+)
+
 
 class Fact(msgspec.Struct, frozen=True):
     """One sentence. ``firm`` False: something is open there, so nobody can say that they know why it works."""
@@ -60,7 +66,7 @@ def list_facts(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
         *_place(findings, cure),
         _made_on(cure, real=real),
         *_tried_on(unseen, real=real),
-        *_calibrated(findings, unseen),
+        *_calibrated(findings, real=real),
         *_condition(cure),
         *_headroom(cure),
         *_size(cure),
@@ -182,14 +188,14 @@ def _tried_on(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
     return tuple(said)
 
 
-def _calibrated(findings: Findings, unseen: Unseen) -> tuple[Fact, ...]:
-    """Of a quantized model: what its ranges were measured on says little of other data."""
-    if not findings.codes or not unseen.given:
+def _calibrated(findings: Findings, *, real: bool) -> tuple[Fact, ...]:
+    """Of a quantized model: what its ranges were measured on says nothing of other data."""
+    if not findings.codes or not real:
         return ()
     return (
         Fact(
-            "If the model was calibrated on samples that you gave, these say little of others: its ranges were measured on them. "
-            "Give some that it has not seen, too."
+            "Samples that calibrated the model count for nothing, as its ranges were measured on them: give some that it has not "
+            "seen (--inputs)."
         ),
     )
 

@@ -268,6 +268,7 @@ def _sum_up(seen: _Seen) -> CompareOutcome:
 def _say_all(seen: _Seen, outcome: CompareOutcome) -> tuple[str, ...]:
     """The sentences of the message, the verdict's first."""
     rule, m = seen.rule, seen.measurement
+    in_float = bool(seen.findings.codes) and unquantized(seen.ctx.reference)
     error, output = outcome.error or 0.0, outcome.worst_output
     if outcome.verdict == "noise" and not seen.tried.moved.explains:
         said = words.say_slight(m.results, outcome, rule)
@@ -282,7 +283,7 @@ def _say_all(seen: _Seen, outcome: CompareOutcome) -> tuple[str, ...]:
         *words.say_answers(m.results, rule, plain_equal=seen.plain_equal),
         *words.say_same_codes(seen.ctx, seen.findings, outcome.verdict),
         *words.say_taken(m),
-        *(words.say_untouched(m, rule) or words.say_others(outcome)),
+        *(words.say_untouched(m, rule) or words.say_others(outcome, in_float=in_float)),
         *words.say_nearby(seen.nearby, rule),
         *seen.wide,
         *seen.ctx.engine_info.notes,

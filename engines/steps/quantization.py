@@ -33,8 +33,10 @@ from engines.search.fewest import QUANTIZED, PrecisionParams
 from engines.search.inquiry import Inquiry, make_inquiry
 from engines.search.keeping import keep_higher
 from engines.search.kept import Kept, make_workaround
+from engines.search.known import UNCALIBRATED
 from engines.search.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, list_prefixes, name_scales, rank_layers
 from engines.search.settle import Saved
+from engines.search.statistics import say_most_wrong
 from engines.search.unseen import say_tried
 from engines.search.whole import choose_feed, list_feeds, probe_whole
 from engines.spec import parse, unquantized
@@ -245,7 +247,7 @@ def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[
     lowest = f"The lowest SQNR alone has {name}: {first.db:.1f} dB." if first.db is not None else ""
     error, allowed = (say_amount(value, ask.criterion.metric) for value in (kept.error, ask.criterion.tolerance))
     if kept.outcome == "none-needed":
-        return f"Quantization costs less than is allowed: no layer needs to stay in float. {lowest}".strip()
+        return f"Quantization costs less than is allowed: no layer needs to stay in float. {lowest}{_say_others(ask)}".strip()
     if kept.outcome == "not-enough":
         rest = "the pairs are not the cause."
         if opaque:
@@ -261,6 +263,12 @@ def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[
         f"{len(kept.keep)} of {total} quantized layers left in float: {tried} "
         f"(error {error}, allowed {allowed}): {names}. {lowest}"
     )
+
+
+def _say_others(ask: Inquiry) -> str:
+    """Where all that was given passes: the bound for others, with a space in front."""
+    given = sum(max(1, s.rows) for s in ask.findings.samples if s.id.startswith("real:"))
+    return f" {say_most_wrong(given, given).capitalize()}{UNCALIBRATED}" if given else ""
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:

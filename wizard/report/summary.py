@@ -19,7 +19,9 @@ def summary(report: Report) -> list[str]:
     if not report.culprits and not report.spread:
         said = _last_word(report.route[-1]) if report.route and report.end else []
         first = [report.explanation] if said and report.explanation not in said[0] else []
-        return [*lines, *(f"  {line}" for line in (*first, *said, *report.advice.splitlines()))]
+        # Of a workaround without a culprit: on what it was tried, and the bound for others.
+        known = report.workaround.known[1:] if report.workaround else ()
+        return [*lines, *(f"  {line}" for line in (*first, *said, *known, *report.advice.splitlines()))]
     lines += [f"  {report.explanation}"] if report.explanation else []
     for position, c in enumerate(report.culprits, 1):
         facts = [c.cause]

@@ -543,8 +543,19 @@ def test_only_of_a_quantized_model_it_is_said_that_the_reference_computes_its_co
             else told
         )
 
+    def answer_in_float(probe: Any) -> Any:
+        if not isinstance(probe, Measure):
+            return answer(probe)
+        engine = probe.engine.removesuffix(":quantization=bypass")
+        return answer(msgspec.structs.replace(probe, engine=engine, reference="onnxruntime"))
+
     done = walk("compare", answers.context(Findings(), info={"precision": "int8"}), answer).finish
     assert done.outcome.verdict == "passes"
+    assert "calibrate" not in done.outcome.message, "the codes are the reference's"
+    in_float = answers.context(Findings(), info={"precision": "int8"}, reference="onnxruntime:quantization=bypass")
+    told = walk("compare", in_float, answer_in_float).finish.outcome
+    assert told.verdict == "passes"
+    assert ("What calibrated it counts for nothing" in told.message) == bool(codes)
     assert done.findings.criterion.precision == (codes or "int8")
     assert ("The reference computes the same quantized model" in done.outcome.message) == bool(codes)
 
