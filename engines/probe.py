@@ -5,7 +5,7 @@ metric, so that a new tolerance needs no new run. Both are frozen and travel as 
 
 Id sets are written as ranges (``engines.graph.ranges``): ``"0-3,7"``; ``"*"`` is everything.
 
-Sample ids: ``"real:0"`` is the first feed of the user's inputs, ``"random:0"`` the random-by-role feed. Where rows are
+Sample ids: ``"real:0"`` is the first feed of the user's inputs, ``"random:0"`` the made-up one (``MADE_UP``). Where rows are
 independent (dimension 0 of every input and output is the same batch), ``"real:0/5"`` is row 5 alone: as a *request* it
 feeds that row only (batch 1), as a *result* it scores that row. Requesting ``"real:0"`` feeds the whole batch and
 returns one result per row where rows exist, else one result ``"real:0"``.
@@ -20,6 +20,7 @@ FORMAT = 1
 # JSON holds no infinity: a ratio without bound is written HUGE, the SQNR of equal tensors SILENT_DB.
 HUGE = 1e300
 SILENT_DB = 999.0
+MADE_UP = "random:0"
 BARRIER = "barrier"  # the rewrite that changes no node: inner tensors become outputs
 WRAPS = ("wrap-reshape", "wrap-max")  # those that put nodes behind inner tensors which hand on what they are given
 FIXED_SIZES = "fixed-sizes"  # the rewrite that changes no node: inputs have the sizes that are fed

@@ -122,11 +122,9 @@ def exceed(results: Iterable[SampleResult], criterion: Criterion) -> bool:
 
 
 def find_largest(results: Iterable[SampleResult]) -> dict[str, float]:
-    """The largest value that each output has on any sample, of the given ones where there are any."""
-    results = tuple(results)
-    given = [r for r in results if r.sample.startswith("real:")]
+    """The largest value that each output has on any sample."""
     most: dict[str, float] = {}
-    for score in (s for r in given or results for s in r.outputs):
+    for score in (s for r in results for s in r.outputs):
         most[score.name] = max(most.get(score.name, 0.0), score.absmax)
     return most
 

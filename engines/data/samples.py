@@ -1,4 +1,4 @@
-"""The session's inputs: what the user gave and random data by role, checked against the model, kept as arrays on disk.
+"""The session's inputs: what the user gave and made-up data, checked against the model, kept as arrays on disk.
 
 ``inputs/<digest>/index.json`` names the feeds and one ``.npy`` an array; the digest is that of the index, which holds each
 array's. A folder that has its name is whole.
@@ -27,7 +27,7 @@ from engines.graph.codes import find_codes
 from engines.graph.index import Tensor
 from engines.graph.load import StoredModel, np_dtype
 from engines.nearest import suggest_or_list, suggestion
-from engines.probe import LoadInputs, SampleInfo
+from engines.probe import MADE_UP, LoadInputs, SampleInfo
 from engines.store import decoding, regular
 from engines.store.content import Damaged, Store, digest_file
 
@@ -141,7 +141,8 @@ class _Loading:
             for t in self.index.inputs
         }
         self.batch = batch_dimension(model) if probe.batch else "none"
-        self.same: dict[str, Array] = {}  # what all real feeds agree on
+        self.kept: dict[str, Array] = {}  # of given inputs that are no signal: what the first one has there
+        self.seen: dict[str, list[Array]] = {}  # of the others: what was given
         self.warnings: dict[str, None] = {}
         self.guesses: list[str] = []
         self.large: dict[str, float] = {}  # by input, where a given one is beyond what FP16 holds
@@ -185,14 +186,12 @@ class _Loading:
         first: dict[str, tuple[int, ...]] = {}
         for source, arrays in self._read_given():
             fitted = self._fit_feed(arrays, source)
-            self._note_common_values(fitted, alone=not feeds)
             self._note_large_values(fitted)
             feeds.append(self._write_feed(folder, f"real:{len(feeds)}", source, fitted))
             first = first or feeds[0].info.shapes
-        if len(feeds) == 1 or len(self.same) == len(self.wanted):
-            self.same = {name: value for name, value in self.same.items() if value.size == 1}
         if self.probe.random or not feeds:
-            feeds.append(self._write_feed(folder, "random:0", "random by role", self._draw_feed(first)))
+            self._note_given([{n: _read_array(folder, a) for n, a in feed.arrays.items()} for feed in feeds])
+            feeds.append(self._write_feed(folder, MADE_UP, "random by role", self._draw_feed(first)))
         return feeds
 
     def _note_large_values(self, arrays: Mapping[str, Array]) -> None:
@@ -250,10 +249,19 @@ class _Loading:
             ]
             ways = dict.fromkeys(way for way, _ in made)
             arrays = {
-                n: np.concatenate([a[n] for _, a in made]) if len(made) > 1 else made[0][1][n] for n in made[0][1]
+                n: self._keep_range(n, np.concatenate([a[n] for _, a in made]) if len(made) > 1 else made[0][1][n])
+                for n in made[0][1]
             }
             keep(f"near {real[which].info.id}: {', '.join(ways)}", arrays)
         return feeds
+
+    def _keep_range(self, name: str, made: Array) -> Array:
+        """The values within the range that the user gave for this input, where one was given."""
+        bounds = self.probe.ranges.get(name, self.probe.ranges.get(""))
+        if bounds is None or made.dtype.kind in "OSUTb":
+            return made
+        kept: Array = np.clip(made, *np.array(bounds).astype(made.dtype))
+        return kept
 
     # -- what the user gave
 
@@ -283,16 +291,6 @@ class _Loading:
                 ", ".join(dict.fromkeys(source for source, _ in chosen.values())),
                 {n: a for n, (_, a) in chosen.items()},
             )
-
-    def _note_common_values(self, arrays: Mapping[str, Array], *, alone: bool) -> None:
-        """Remember what the real feeds so far have in common; ``alone``: this is the first."""
-        if alone:
-            self.same = dict(arrays)
-        self.same = {
-            name: value
-            for name, value in self.same.items()
-            if value.shape == arrays[name].shape and value.tobytes() == arrays[name].tobytes()
-        }
 
     def _assign_input(self, given: files.Given) -> tuple[str, Array]:
         """(input, array) of a file that holds one array."""
@@ -437,7 +435,7 @@ class _Loading:
         seed = self.probe.seed if seed is None else seed
         shapes: dict[str, tuple[int, ...]] = {}
         symbols: dict[str, int] = {}
-        made: dict[str, Array] = self._kept_values() | self._shape_values()
+        made: dict[str, Array] = self.kept | self._shape_values()
         for name, wanted in self.wanted.items():
             if name in made:
                 shapes[name] = made[name].shape
@@ -474,22 +472,31 @@ class _Loading:
         ]
         made.update(draws.draw_ranged(drawn, seed))
         for name, wanted in self.wanted.items():
-            if name not in made:
+            if name in made:
+                continue
+            if name in self.seen:
+                self._add_once(self.guesses, f"'{name}': drawn at random from the values that you gave.")
+                made[name] = near.draw_values(self.seen[name], name, shapes[name], seed)
+            else:
                 role = self._guess_role(wanted.tensor)
                 self._add_once(self.guesses, f"'{name}': {role.because}.")
                 dtype = dtypes.get(name, np.dtype(np.str_))
                 made[name] = roles.draw_values(role, name, dtype, shapes[name], seed, longest)
         return {name: made[name] for name in self.wanted}
 
-    def _kept_values(self) -> dict[str, Array]:
-        """What is the same in all real feeds, or the one value that it is in the only one: a sampling rate, a flag. It chooses
-        what the model does, so that made-up values beside it are of use only with it."""
-        told = {*self.probe.shapes, *self.probe.ranges}
-        kept = {name: value for name, value in self.same.items() if name not in told and "" not in told}
-        for name, value in kept.items():
-            shown = f"{value.reshape(-1)[0]} as" if value.size == 1 else "the same as"
-            self._add_once(self.guesses, f"'{name}': {shown} in all that you gave.")
-        return kept
+    def _note_given(self, given: Sequence[Mapping[str, Array]]) -> None:
+        """What made-up values are taken from. What is no signal (a sampling rate, a mask), or the same in all, chooses what the
+        model does: made-up values beside it are of use only with it."""
+        first = given[0] if given else {}
+        if all(np.array_equal(feed[name], first[name]) for feed in given for name in first):
+            given = given[:1]
+        for name, kind in (near.classify_inputs(self.index, given) if given else {}).items():
+            if kind != "fixed":
+                self.seen[name] = [feed[name] for feed in given]
+            elif name not in self.probe.shapes and not {name, ""} & self.probe.ranges.keys():
+                self.kept[name] = first[name]
+                shown = f"{first[name].reshape(-1)[0]} as" if first[name].size == 1 else "the same as"
+                self._add_once(self.guesses, f"'{name}': {shown} in your first sample.")
 
     def _shape_values(self) -> dict[str, Array]:
         """Inputs that hold a shape themselves: a vector of integers with one element for each dimension given for it."""

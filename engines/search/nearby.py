@@ -15,7 +15,7 @@ from engines.asking import Described, Note, StepContext, Sub, asked
 from engines.compare.criterion import Signature
 from engines.compare.judge import by_sample, worst
 from engines.findings import Findings
-from engines.probe import Describe, Measurement
+from engines.probe import MADE_UP, Describe, Measurement
 from engines.search.inquiry import Inquiry, make_inquiry
 from engines.search.unseen import FEWEST, WANTED, Determined, Near, count_determined, make_near
 from engines.search.whole import list_feeds
@@ -26,12 +26,14 @@ SECONDS = 15.0
 
 
 class Nearby(msgspec.Struct, frozen=True):
-    """How many made samples were tried (``n``) and fail; the worst of them: its error, and what it was made of and how."""
+    """How many made samples were tried (``n``) and fail; the worst of them: its error, and what it was made of and how.
+    ``drawn``: what the made-up sample is wrong by, 0 where it is right."""
 
     n: int = 0
     failing: int = 0
     error: float = 0.0
     source: str = ""
+    drawn: float = 0.0
 
 
 def try_nearby(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Nearby]:
@@ -49,14 +51,23 @@ def try_nearby(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Near
         return Nearby()
     ask: Inquiry = make_inquiry(ctx, findings, described.index, Signature(kind="accuracy", sample=""))
     each = math.ceil(len(rows) / len(list_feeds(findings)))
+    yield Note("a made-up sample")
+    drawn: Determined = yield from _try_made(ask, Near(findings.inputs, (MADE_UP,)))
     near: Near = yield from make_near(ask, min(WANTED, most), 0, each)
+    if near.feeds:
+        yield Note(f"{len(near.feeds) * each} samples made near yours")
+    found: Determined = yield from _try_made(ask, near)
+    bad, _, error = worst(found.counted.results, findings.criterion)
+    how = dict(zip(near.feeds, near.sources, strict=False)).get(bad.partition("/")[0], "")
+    off = worst(drawn.counted.results, findings.criterion)[2] if drawn.missed else 0.0
+    return Nearby(len(by_sample(found.counted)), len(found.missed), error, how, off)
+
+
+def _try_made(ask: Inquiry, near: Near) -> Sub[Determined]:
+    """What the model gives on made samples; nothing where there are none or it takes none."""
     if not near.feeds:
-        return Nearby()
-    yield Note(f"{len(near.feeds) * each} samples made near yours")
+        return Determined(Measurement())
     made = yield from asked(ask.plain(near.feeds, inputs=near.inputs))
-    if made.status != "ok" or made.assumed or not made.results:
-        return Nearby()
-    found: Determined = yield from count_determined(ask, near, made)
-    bad, _, error = worst(found.counted.results, findings.criterion) if found.counted.results else ("", "", 0.0)
-    how = dict(zip(near.feeds, near.sources, strict=True)).get(bad.partition("/")[0], "")
-    return Nearby(len(by_sample(found.counted)), len(found.missed), error, how)
+    if made.status != "ok" or made.assumed:
+        return Determined(Measurement())
+    return (yield from count_determined(ask, near, made))

@@ -70,9 +70,8 @@ def is_exact_unoptimized(ctx: StepContext, findings: Findings, samples: Iterable
 def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub[Findings]:
     """Findings with the signature of this failure and the sample to search on; unchanged where the measurement passes.
 
-    The worst sample: new non-finite values first, then the highest score, then the lowest index; real inputs before random
-    ones, and what fails on nearly nothing last. Its row is searched alone where rows can be fed alone and the row still fails
-    by itself.
+    The worst sample: new non-finite values first, then the highest score, then the lowest index; what fails on nearly nothing
+    last. Its row is searched alone where rows can be fed alone and the row still fails by itself.
     """
     rule = findings.criterion or Criterion()
     if ctx.check:
@@ -112,16 +111,13 @@ def choose_feed(findings: Findings, sample: str) -> str:
 
 
 def list_feeds(findings: Findings) -> tuple[str, ...]:
-    """The real feeds, or the random one where none were given."""
-    real = tuple(s.id for s in findings.samples if s.id.startswith("real:"))
-    return real or tuple(s.id for s in findings.samples)
+    """The feeds that decide: the given ones, or the made-up one where none were given."""
+    return tuple(s.id for s in findings.samples)
 
 
 def list_failing(results: Iterable[SampleResult], rule: Criterion) -> tuple[SampleResult, ...]:
-    """The results over tolerance: the real ones where any real one fails, else the random ones."""
-    failing = [r for r in results if exceed((r,), rule)]
-    real = [r for r in failing if r.sample.startswith("real:")]
-    return tuple(real or failing)
+    """The results over tolerance."""
+    return tuple(r for r in results if exceed((r,), rule))
 
 
 def sign_failure(result: SampleResult, rule: Criterion, sample: str) -> Signature:

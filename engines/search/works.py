@@ -61,10 +61,9 @@ def _kind_of_whole(ctx: StepContext) -> Kind:
     return "check" if ctx.check else "whole"
 
 
-def on_all(ctx: StepContext, runs: int = 1, probes: int = 1, *, real: bool = False) -> Work:
-    """The whole model on every sample; ``real``: on those that the user gave, where there are any."""
-    samples = ctx.findings.samples
-    rows = count_rows(list_feeds(ctx.findings) if real else (s.id for s in samples), samples)
+def on_all(ctx: StepContext, runs: int = 1, probes: int = 1) -> Work:
+    """The whole model on every sample."""
+    rows = count_rows(list_feeds(ctx.findings), ctx.findings.samples)
     return Work(_kind_of_whole(ctx), probes, rows, max(1, runs), timed=bool(ctx.engine_info.gpus), span=_span(ctx))
 
 

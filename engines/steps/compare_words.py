@@ -93,8 +93,11 @@ def say_others(found: "CompareOutcome", *, in_float: bool) -> tuple[str, ...]:
 def say_nearby(nearby: Nearby, rule: Criterion) -> tuple[str, ...]:
     """What samples that were made near the user's show of others. Where all of them are right nothing is said: a reader of
     captchas was right on 32 of 32, and on 180 of 200 others."""
+    drawn: tuple[str, ...] = ()
+    if nearby.drawn:
+        drawn = (f"A made-up sample is {say_error(nearby.drawn, rule)}: yours decide.",)
     if not nearby.failing:
-        return ()
+        return drawn
     made_of, _, how = nearby.source.removeprefix("near ").partition(": ")
     of_it = f" ({say_sample(made_of)}, {how})" if how and made_of.startswith("real:") else ""
     off = f"{nearby.failing} {'is' if nearby.failing == 1 else 'are'} wrong"
@@ -102,6 +105,7 @@ def say_nearby(nearby: Nearby, rule: Criterion) -> tuple[str, ...]:
     return (
         f"Of {nearby.n} samples that were made near yours {off} by more than that, the worst {worst_of}{of_it}. Yours may never "
         "be like these: try more of your own (--inputs).",
+        *drawn,
     )
 
 
@@ -143,15 +147,9 @@ def say_slight(results: tuple[SampleResult, ...], found: "CompareOutcome", rule:
     """That all that fails is nearly nothing, how far off it is of what is not, and how to say what matters."""
     output = found.worst_output
     there = next(s for r in results if r.sample == found.worst_sample for s in r.outputs if s.name == output)
-    given = [r for r in results if r.sample.startswith("real:")]
-    most = max(s.absmax for r in given or results for s in r.outputs if s.name == output)
+    most = max(s.absmax for r in results for s in r.outputs if s.name == output)
     failing = list_failing(results, rule)
-    few = f"{len(failing)} of {len(given) or len(results)} samples {'fails' if len(failing) == 1 else 'fail'}"
-    if given and not failing[0].sample.startswith("real:"):
-        right = "The sample that you gave passes" if len(given) == 1 else f"All {len(given)} samples that you gave pass"
-        made = len(results) - len(given)
-        few = f"{right}. {'The made-up one' if made == 1 else f'{len(failing)} of {made} made-up ones'} "
-        few += "fails" if len(failing) == 1 else "fail"
+    few = f"{len(failing)} of {len(results)} samples {'fails' if len(failing) == 1 else 'fail'}"
     few += ", only on values that are nearly nothing"
     return (
         f"{few}. The worst is {say_sample(found.worst_sample)}, {wrong_by(found.error or 0.0, rule.metric)}: {output} is at most "

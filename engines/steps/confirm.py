@@ -484,7 +484,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         if ctx.check or list_cured(ctx.findings)
         else (
             works.on_sample(ctx, 1, looks),
-            msgspec.structs.replace(works.on_all(ctx, looks, real=True), span=REST),
+            msgspec.structs.replace(works.on_all(ctx, looks), span=REST),
         )
     )
     signature = ctx.findings.round_signature or ctx.findings.signature
@@ -493,7 +493,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         # What overflows cannot be fed: its nodes are kept instead, and the few beside them are watched; the reference is asked
         # who else goes as far, and who reads that.
         # Where they can be fed all the same, that is known by then.
-        kept = works.between(works.on_all(ctx, probes=2, real=True), 0, 2)
+        kept = works.between(works.on_all(ctx, probes=2), 0, 2)
         far = works.between(Work("control", 2, kept.rows), 0, 2)
         cured = (*cured, kept, works.between(works.on_sample(ctx), 0, 1), far)
     alike = _count_places(ctx, size)

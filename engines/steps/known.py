@@ -15,7 +15,7 @@ from engines.findings import Findings, Lookalike
 from engines.graph.index import GraphIndex
 from engines.known.entry import Bug, Construction
 from engines.known.variant import Variant, say_variant, vary_declared
-from engines.probe import HUGE, Construct, Describe, LoadInputs, Measure, Measurement, Recall
+from engines.probe import HUGE, MADE_UP, Construct, Describe, LoadInputs, Measure, Measurement, Recall
 from engines.search import works
 from engines.search.cost import Plan, Size, Work
 from engines.search.lookalike import list_lookalikes, say_lookalike
@@ -227,7 +227,7 @@ def _run_construction(ctx: StepContext, bug: Bug, declared: Construction) -> Sub
         return "not run", None
     engine = with_settings(ctx.engine, bug.settings)
     m = yield from asked(
-        Measure(model=model, inputs=fed.facts["inputs"], samples=("random:0",), engine=engine, reference=JUDGE)
+        Measure(model=model, inputs=fed.facts["inputs"], samples=(MADE_UP,), engine=engine, reference=JUDGE)
     )
     return judge_shown(ctx, bug, m)
 

@@ -548,7 +548,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     if ctx.findings.dear and find_emulation(ctx, ctx.findings):
         # Looked into in place of the engine, which then bears it out: of 248 and 425 nodes 114 and 454 questions came.
         there = works.between(Work("emulated", QUESTIONS, works.sample_rows(ctx)), 20, 3 * QUESTIONS)
-        borne_out = works.between(works.on_all(ctx, probes=2, real=True), 1, 2)
+        borne_out = works.between(works.on_all(ctx, probes=2), 1, 2)
         return Plan(
             (*works.before(ctx, size), Work("read", times=DESCRIBED), there, borne_out), disk, works.activations(size)
         )

@@ -140,7 +140,7 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
         search = msgspec.structs.replace(search, rows=0, times=TIMED_TIMES, span=TIMED_SPAN, timed=True)
     # A small budget is spent twice, where sets are tried on several samples.
     search = works.between(search, few, min(2 * budget, many))
-    ends = works.on_all(ctx, probes=2, real=True)
+    ends = works.on_all(ctx, probes=2)
     if ctx.engine_info.gpus and findings.dear and not list_cured(findings):
         whole = msgspec.structs.replace(ends, probes=1, told=IN_FP32 * findings.dear, span=IN_FP32_SPAN)
         both: tuple[Work, ...] = (msgspec.structs.replace(ends, probes=1), whole)
@@ -148,7 +148,7 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
         both = (ends,)
     # The result on samples that it was not made on, with it and without it, and as a file on both.
     made = Work("whole", 1, 0 if ctx.engine_info.gpus else WANTED, timed=bool(ctx.engine_info.gpus))
-    after = (works.fresh(made), made, *((works.on_all(ctx, real=True), made) if ctx.engine_info.typed else ()))
+    after = (works.fresh(made), made, *((works.on_all(ctx), made) if ctx.engine_info.typed else ()))
     asked = (
         *works.before(ctx, size),
         Work("read"),

@@ -98,8 +98,10 @@ def _inputs(ctx: StepContext, findings: Findings, **how: bool) -> LoadInputs:
 
 
 def _with_inputs(findings: Findings, made: Measurement) -> Findings:
+    """Findings with the inputs and the samples that decide: the given ones where there are any."""
     samples = tuple(msgspec.convert(s, SampleInfo) for s in made.facts["samples"])
-    return msgspec.structs.replace(findings, inputs=made.facts["inputs"], samples=samples)
+    given = tuple(s for s in samples if s.id.startswith("real:"))
+    return msgspec.structs.replace(findings, inputs=made.facts["inputs"], samples=given or samples)
 
 
 def prepare_findings(ctx: StepContext) -> Sub[Findings]:
@@ -159,31 +161,13 @@ def _later_round(ctx: StepContext, findings: Findings, chosen: str) -> Sub[Findi
 
 
 def measure_whole(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub[tuple[Findings, Measurement]]:
-    """(findings, measurement) of the whole working model on every feed; in many runs on the real ones where there are any, as
-    what comes and goes on random ones only is of no interest then.
-
-    Random values may be ones that the model cannot take. Where they spoil the measurement and the user gave real inputs, those
-    alone are measured, and the random feed is dropped for the rest of the session.
-    """
-    samples = list_feeds(findings) if runs > 1 else ()
-    m = yield from asked(probe_whole(ctx, findings, samples=samples, runs=runs, exclusive=runs > 1))
+    """(findings, measurement) of the whole working model on every feed."""
+    m = yield from asked(probe_whole(ctx, findings, runs=runs, exclusive=runs > 1))
     _refuse_unused_bounds(ctx, m)
-    real = tuple(s for s in findings.samples if s.id.startswith("real:"))
-    if ctx.check or m.assumed or m.status == "ok":
+    given = any(s.id.startswith("real:") for s in findings.samples)
+    if ctx.check or m.assumed or given or m.status != "reference-failed":
         return findings, m
-    if not real and m.status == "reference-failed":
-        return (yield from _plain_inputs(ctx, findings, m, runs))
-    if not real or len(real) == len(findings.samples):
-        return findings, m
-    yield Note("the model does not run on all feeds: the real ones alone")
-    alone = yield from asked(
-        probe_whole(ctx, findings, samples=tuple(s.id for s in real), runs=runs, exclusive=runs > 1)
-    )
-    if alone.status != "ok":
-        return findings, m
-    _refuse_unused_bounds(ctx, alone)
-    note = f"The model does not run on the random inputs ({m.message.rstrip('.')}); only the real ones are used."
-    return msgspec.structs.replace(findings, samples=real, notes=(*findings.notes, note)), alone
+    return (yield from _plain_inputs(ctx, findings, m, runs))
 
 
 def _plain_inputs(

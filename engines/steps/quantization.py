@@ -163,12 +163,11 @@ def on_float(ctx: StepContext) -> StepContext:
 
 
 def _hardest_sample(ctx: StepContext, findings: Findings) -> Sub[str]:
-    """The sample that the layers are ranked on: the one that fails worst; made-up inputs only where there are no others."""
-    real = list_feeds(findings)
-    if findings.signature is not None and findings.sample.partition("/")[0] in real:
+    """The sample that the layers are ranked on: the one that fails worst."""
+    if findings.signature is not None:
         return findings.sample
-    m = yield from asked(probe_whole(ctx, findings, samples=real))
-    return choose_feed(findings, worst(m.results, findings.criterion or Criterion())[0] or real[0])
+    m = yield from asked(probe_whole(ctx, findings))
+    return choose_feed(findings, worst(m.results, findings.criterion or Criterion())[0] or list_feeds(findings)[0])
 
 
 class LayerRow(msgspec.Struct, frozen=True):

@@ -311,7 +311,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     params = msgspec.convert(dict(ctx.params), RepeatParams)
     findings = ctx.findings
     if not ctx.check and ctx.can("rebuild") and remedy.can_remedy(ctx, findings):
-        kept = works.on_all(ctx, real=True)
+        kept = works.on_all(ctx)
         kept = msgspec.structs.replace(kept, more=KEPT * kept.timed, span=KEPT_SPAN if kept.timed else None)
         # The reference is asked in some batches what goes beyond. One build that cures ends it.
         return Plan((*works.before(ctx, size), Work("read"), Work("control", FORETOLD, works.sample_rows(ctx)), kept))

@@ -305,7 +305,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         (
             *works.before(ctx, size),
             Work("read"),
-            works.on_all(ctx, probes=1 + BUILDS * many, real=True),
+            works.on_all(ctx, probes=1 + BUILDS * many),
             Work("control", many, works.sample_rows(ctx)),
             *works.timed(ctx),
         )

@@ -117,14 +117,8 @@ def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) ->
     steady = before.looks == 1 and not ctx.check
     brought = (yield from _say_brought(ctx, before, after)) if steady and after is not None else ""
     if brought:
-        # What fails as it was given may be a made-up sample; what passes there is not what was asked about.
         message = f"{became}, but {brought}; going on with the original."
         return Finish(msgspec.structs.replace(base, verdict="fails", reason=brought, message=message), before)
-    if steady and after is not None and _is_made_up_alone(before.signature, after):
-        # The next question is whether real samples fail: of the model that was asked about they do.
-        reason = "every sample that you gave passes then, and only made-up ones still fail"
-        message = f"{became}: {reason}; going on with the original, on which one of yours fails."
-        return Finish(msgspec.structs.replace(base, verdict="fails", reason=reason, message=message), before)
     if after is not None and change == "hurts":
         # What cleaning up adds is another failure than the one that was asked about.
         was = wrong_by(before.signature.error if before.signature else None, after.metric)
@@ -149,12 +143,8 @@ def _hold_cure(
 ) -> Sub[SanitizeOutcome]:
     """That the cleaned model, which passes on every sample by ``m``, cures: claimed where something of the user's failed, and
     where it passes on samples made near these as well, as of any workaround."""
-    real = any(s.id.startswith("real:") for s in before.samples)
     if before.signature is None:
         return msgspec.structs.replace(base, verdict="passes", message=f"{became}; it passes.")
-    if real and before.signature.sample.startswith("random:"):
-        reason = "every sample that you gave passes as it is, so there was nothing to cure; made-up ones failed, and pass now"
-        return _claim_nothing(base, became, reason)
     if ctx.check or not m.results:  # what the check runs on is its own; what only has to build has no outputs
         return msgspec.structs.replace(base, verdict="passes", message=f"{became}; it passes now.")
     if not base.nodes_after:
@@ -216,12 +206,6 @@ def _say_brought(ctx: StepContext, before: Findings, after: Signature) -> Sub[st
     return f"that brings a failure of its own: {say_sample(after.sample)} is {now}, and passes as given, {given}"
 
 
-def _is_made_up_alone(before: Signature | None, after: Signature) -> bool:
-    """Whether a given sample fails as the model is, and of the cleaned one made-up samples alone: a failure is locked on a given
-    one wherever one fails."""
-    return before is not None and before.sample.startswith("real:") and after.sample.startswith("random:")
-
-
 def _classify_change(old: float | None, new: float | None) -> Literal["helps", "hurts", "none"]:
     if new is None or not old:
         return "none"
@@ -251,7 +235,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     reference values are captured anew. What a cure is held to is not counted: most models are not cured."""
     looks = ctx.findings.looks
     row = (works.between(works.again(works.fresh(works.on_sample(ctx))), 0, 1),) if "/" in ctx.findings.sample else ()
-    cleaned = works.between(works.fresh(works.on_all(ctx, looks, real=looks > 1)), 0, 1)
+    cleaned = works.between(works.fresh(works.on_all(ctx, looks)), 0, 1)
     if not cleaned.timed:
         cleaned = msgspec.structs.replace(cleaned, times=AGAIN)
     elif cleaned.span is None:
@@ -265,7 +249,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 SPEC = StepSpec(
     name="sanitize",
-    version=7,
+    version=8,
     summary="Fold constants and clean the model up, then compare again.",
     run=sanitize,
     outcome=SanitizeOutcome,

@@ -233,7 +233,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         (
             *works.before(ctx, size),
             Work("read"),
-            works.on_all(ctx, probes=many, real=True),
+            works.on_all(ctx, probes=many),
             Work("control", rewrites, works.sample_rows(ctx)),
             *(timed and (works.on_sample(ctx, many, TIMED),)),
         )

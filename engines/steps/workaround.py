@@ -553,14 +553,14 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     params = msgspec.convert(dict(ctx.params), WorkaroundParams)
     if findings.fixable:
         # Opened twice, of your samples and of made ones; each with the file once, on yours by the reference, too.
-        return Plan((Work("read", 3), Work("control", 1, works.sample_rows(ctx)), works.on_all(ctx, 1, 2, real=True)))
+        return Plan((Work("read", 3), Work("control", 1, works.sample_rows(ctx)), works.on_all(ctx, 1, 2)))
     names = (
         list_switches(ctx.engine, ctx.engine_info).names if _is_refused_as_switched(findings) and not ctx.check else ()
     )
     guilty = findings.optimizers or findings.options or findings.tactics
     if guilty or names or findings.looks > 1 or ctx.can("precision-hint"):
         runs = THRICE * findings.looks if findings.looks > 1 else 1
-        tried = works.on_all(ctx, runs, params.builds + ctx.can("casts"), real=True)
+        tried = works.on_all(ctx, runs, params.builds + ctx.can("casts"))
         unseen = (works.fresh(Work("whole", 1, WANTED, runs)), Work("whole", 1, WANTED, findings.looks))
         return Plan(
             (
@@ -577,7 +577,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     if hides_when_watched(findings) and not ctx.check:
         # Two bisections at most, as one tensor or a pair cures as a rule; then as any rewrite that cures, and the same wrapped.
         builds = min(BUDGET, 2 * halvings(size.nodes)) + 5
-        searched = works.fresh(works.on_all(ctx, findings.looks, builds, real=True))
+        searched = works.fresh(works.on_all(ctx, findings.looks, builds))
         return Plan(
             (
                 *works.before(ctx, size),

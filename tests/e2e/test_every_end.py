@@ -55,11 +55,6 @@ def fixed_by_sanitizing(folder: Path) -> list[str | Path]:
     return [tiny.constant_chain(folder), "--engine", "emulate"]
 
 
-def input_sensitive(folder: Path) -> list[str | Path]:
-    real = tiny.feeds(folder / "between-0-and-1.npz", x=np.random.default_rng(0).random((2, 64), np.float32))
-    return [tiny.norm(folder), "--inputs", real, "--val-range", "x:[0,255]", "--engine", "emulate"]
-
-
 def minimal_case(folder: Path) -> list[str | Path]:
     pytest.importorskip("openvino")
     return [tiny.absolute_sum(folder), "--engine", "openvino"]
@@ -93,10 +88,6 @@ ENDS = [
     End(
         "fixed-by-sanitizing", "fixed-by-sanitizing", 12, fixed_by_sanitizing,
         ("4 nodes became 2", "narrowdown step sanitize"), "Cleaning the model up cured it",
-    ),
-    End(
-        "input-sensitive", "input-sensitive", 11, input_sensitive,
-        ("--val-range", "test with real data"), "Sensitive to its inputs, not broken",
     ),
     End(
         "case-found", "minimal-case", 0, minimal_case,
@@ -205,11 +196,6 @@ def test_show_and_report_and_export_by_command(walk: Walk, models: Path, tmp_pat
 
 
 def test_the_way_to_each_end(walk: Walk, models: Path) -> None:
-    assert walk(*input_sensitive(models)).answers() == [
-        ("reproduce", "yes"),
-        ("sanitize", "yes"),
-        ("real-inputs", "yes"),
-    ]
     assert walk(*fixed_by_sanitizing(models)).answers() == [("reproduce", "yes"), ("sanitize", "no")]
     assert walk(*worked_around(models)).answers()[-3:] == [
         ("extract", "yes"), ("minimal-case", "workaround"), ("workaround", "yes"),
@@ -402,8 +388,8 @@ def test_a_person_may_refuse_the_sanitized_model(walk: Walk, models: Path) -> No
 # -- real and random inputs: four answers --------------------------------------------------------------------------------
 
 
-def side_by_side(walk: Walk, folder: Path, real: tuple[float, float] | None, random: str) -> Walked:
-    words: list[str | Path] = [tiny.norm(folder), "--val-range", f"x:{random}", "--engine", "emulate"]
+def side_by_side(walk: Walk, folder: Path, real: tuple[float, float] | None, random: str, *more: str) -> Walked:
+    words: list[str | Path] = [tiny.norm(folder), "--val-range", f"x:{random}", "--engine", "emulate", *more]
     if real is not None:
         low, high = real
         values = low + (high - low) * np.random.default_rng(1).random((2, 64), np.float32)
@@ -417,13 +403,10 @@ def side_by_side(walk: Walk, folder: Path, real: tuple[float, float] | None, ran
         pytest.param(
             None, "[0,255]", "none", 0, "No real inputs were given; 2 of 2 random ones fail", marks=pytest.mark.slow
         ),
-        pytest.param(
-            (0, 1), "[0,255]", "yes", 11, "All 2 real inputs pass (worst: wrong by 0.0", marks=pytest.mark.slow
-        ),
         ((0, 255), "[0,1]", "only-real", 0, "2 of 2 real inputs fail"),
         pytest.param((0, 255), "[0,255]", "no", 0, "2 of 2 real inputs fail", marks=pytest.mark.slow),
     ],
-    ids=["none", "random only", "real only", "both"],
+    ids=["none", "real only", "both"],
 )
 def test_which_inputs_fail(
     walk: Walk, models: Path, real: tuple[float, float] | None, random: str, answer: str, code: int, said: str
@@ -441,10 +424,13 @@ def test_which_inputs_fail(
         assert "only made-up inputs were tried" in visit.question.because
 
 
-@pytest.mark.slow
-def test_neither_real_nor_random_inputs_fail(walk: Walk, models: Path) -> None:
-    walked = side_by_side(walk, models, (0, 1), "[0,1]")
-    assert (walked.ran.code, walked.answers()) == (10, [("reproduce", "no")])
+def test_a_made_up_sample_that_fails_decides_nothing_where_real_ones_pass(walk: Walk, models: Path) -> None:
+    """Of 24 healthy models of strangers four were told to be sensitive to their inputs, and CI failed."""
+    walked = side_by_side(walk, models, (0, 1), "[0,255]", "--expect", "pass")
+    assert (walked.ran.code, walked.answers()) == (0, [("reproduce", "no")])
+    outcome = walked.visits("reproduce")[0].outcome
+    assert (outcome["verdict"], outcome["samples"], outcome["samples_failing"]) == ("passes", 2, 0)
+    assert "A made-up sample is wrong by" in outcome["message"]
 
 
 def test_noise_of_made_up_data_alone_does_not_decide(walk: Walk, models: Path) -> None:
@@ -454,4 +440,4 @@ def test_noise_of_made_up_data_alone_does_not_decide(walk: Walk, models: Path) -
     alone = walk(*words)
     assert (alone.ran.code, alone.reading.state.end) == (15, "not-determined"), alone.ran.out
     given = walk(*words, "--inputs", real)
-    assert (given.ran.code, given.reading.state.end) == (11, "input-sensitive"), given.ran.out
+    assert (given.ran.code, given.reading.state.end) == (10, "not-reproduced"), given.ran.out

@@ -24,7 +24,6 @@ TODO: Mapping[str, tuple[str, ...]] = {
     "not-determined": ("Start again with another measure of what is wrong", "report.html tells all"),
     "reference-suspect": ("Start again with a reference that can be trusted (--reference)", "report.html tells all"),
     "fixed-by-sanitizing": ("Use the cleaned model. This writes it:", "narrowdown step sanitize", "report.html tells all"),
-    "input-sensitive": ("Compare engines on real inputs.", "report.html tells all"),
     "case-found": (
         "It looks like openvinotoolkit/openvino#25169: read that first", "If it is another fault, hand the case folder on",
         "python SESSION/case/check.py", "narrowdown replay SESSION --expect fixed", "Is it that bug",

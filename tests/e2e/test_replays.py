@@ -24,7 +24,6 @@ SAME = {
     "reference-suspect": ("still fails", 0, 5, 0),
     "not-determined": ("still fails", 0, 5, 0),
     "fixed-by-sanitizing": ("still fails", 0, 5, 0),
-    "input-sensitive": ("still fails", 0, 5, 0),
     "case-found": ("still fails", 0, 5, 0),
     "worked-around": ("still fails", 0, 5, 0),
     "unresolved": ("same", 0, 5, 0),

@@ -11,7 +11,6 @@ from engines.compare.judge import exceed, judge, judge_check, judge_shrunk, judg
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import AnyProbe, Check, Measure, Measurement
-from engines.search.whole import list_failing
 from engines.store import decoding
 from engines.store.content import Store
 from wizard.runner.ledger import asked_probe, known_measurement
@@ -210,13 +209,6 @@ def shape(item: Decisive, measurements: Iterable[Measurement | None]) -> Shape:
     return Shape(tuple(sorted({s.name for s in scores})), any(s.new_nonfinite for s in scores))
 
 
-def _keep_told(measurement: Measurement, criterion: Criterion) -> Measurement:
-    """Of each run that fails the samples that a session tells of: a real one that fails goes before a made-up one that is
-    further off."""
-    runs = [list_failing(run, criterion) or run for run in (measurement.results, *measurement.runs)]
-    return msgspec.structs.replace(measurement, results=runs[0], runs=tuple(runs[1:]))
-
-
 def judged_as(item: Decisive, measurement: Measurement) -> Verdict:
     """By the recorded findings: what counted as failing then counts now."""
     findings = item.visit.findings or Findings()
@@ -229,5 +221,5 @@ def judged_as(item: Decisive, measurement: Measurement) -> Verdict:
     if item.role == "case" and case is not None and case.candidate.edits and case.signature is not None:
         return judge_shrunk(measurement, criterion, case.signature)
     if signature is None or (whole and signature.kind == "accuracy"):
-        return judge_whole(_keep_told(measurement, criterion), criterion)
+        return judge_whole(measurement, criterion)
     return judge(measurement, criterion, signature)

@@ -55,6 +55,8 @@ def test_what_is_no_signal_stays_and_the_rest_moves_within_its_range(sound: Any,
         assert not any(np.array_equal(feed["sound"], g["sound"]) for g in given)
         assert np.abs(feed["sound"]).max() <= 1
     assert len({feed["sound"].tobytes() for feed in feeds}) == 28
+    _, told = made(model, store, base, 28, ranges={"sound": (-0.25, 0.5)})
+    assert min(feed["sound"].min() for feed in told) == -0.25, "as the user said"
 
 
 def test_the_same_question_makes_the_same_feeds_and_another_batch_makes_others(sound: Any, store: Store) -> None:

@@ -47,7 +47,7 @@ from engines.steps.sanitize import ANEW
 from engines.views import Capability, EngineView, OptionView, view_engine
 
 ENGINE, REFERENCE = "emulate:precision=fp16", "onnxruntime"
-SAMPLES = (SampleInfo("real:0", "in.npz", rows=8), SampleInfo("random:0", "random by role"))
+SAMPLES = (SampleInfo("real:0", "in.npz", rows=8), SampleInfo("real:1", "in.npz"))
 KINDS: tuple[Kind, ...] = ("import", "read", "whole", "watched", "control", "other", "alone", "part", "effect", "check")
 LOCKED = Findings(
     model="m", inputs="i", samples=SAMPLES, criterion=Criterion(tolerance=0.01, precision="fp16"),
@@ -337,7 +337,7 @@ def test_where_nothing_of_a_kind_works_what_broke_is_a_price(status: str) -> Non
     worked = collect_seen([(measure(), Measurement(), 2.0)], ENGINE, REFERENCE, SAMPLES, 10)
     assert price_work(Work("whole", 3, rows=1), [*worked, *seen]) == 6.0
     assert price_work(Work("effect", 1, rows=1), seen) is not None, "beside it"
-    assert count_rows(("real:0", "random:0", "real:0/3"), SAMPLES) == 8 + 1 + 1
+    assert count_rows(("real:0", "real:1", "real:0/3"), SAMPLES) == 8 + 1 + 1
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -646,7 +646,7 @@ def test_a_confirmation_looks_at_the_whole_model_twice_and_more_only_where_somet
         ]
         for f in (found, msgspec.structs.replace(found, signature=infinite))
     )
-    assert [(w.fewest, w.highest, w.rows) for w in plain] == [(1, 1, 1), (1, 1, 8)]
+    assert [(w.fewest, w.highest, w.rows) for w in plain] == [(1, 1, 1), (1, 1, 9)]
     assert plain[1].span == REST
     assert [(w.fewest, w.highest) for w in over] == [(1, 1), (1, 1), (0, 2), (0, 1), (0, 2)]
     timed = context(found, engine_info=EngineView(gpus=1))

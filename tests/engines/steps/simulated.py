@@ -223,7 +223,7 @@ class Simulated(msgspec.Struct, kw_only=True):
     def _added(self, sample: str) -> Mapping[int, float]:
         kind, _, number = sample.partition("/")[0].partition(":")
         if kind != "near":
-            return self.added[sample if sample in self.added else sample.partition("/")[0]]
+            return self.added.get(sample) or self.added.get(sample.partition("/")[0], next(iter(self.added.values())))
         given = list(self.added.values())
         return {**given[int(number) % len(given)], **(self.rare if int(number) % self.every == 0 else {})}
 

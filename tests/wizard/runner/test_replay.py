@@ -21,7 +21,6 @@ from wizard.flow.load import load
 from wizard.problem import Problem
 from wizard.runner import replay
 from wizard.runner.client import Client
-from wizard.runner.decisive import Decisive, judged_as
 from wizard.runner.limits import TIMEOUT_FACTOR
 from wizard.runner.replay import dry, real, recording, search
 from wizard.runner.table import AS_EXPECTED, CANNOT_TELL, DIFFERS, Replay
@@ -29,7 +28,6 @@ from wizard.session import events as e
 from wizard.session import folder as folders
 from wizard.session.journal import NAME, Journal, read
 from wizard.session.problems import SessionProblem
-from wizard.session.state import Visit
 
 # -- dry: over the searching world of the other tests -------------------------------------------------------------------
 
@@ -277,21 +275,6 @@ def test_the_same_engine_still_fails(confirmed):
     assert [found.exit_code(x) for x in ("same", "fixed", "fails")] == [0, DIFFERS, 0]
     assert sorted(p.name for p in confirmed.rglob("*")) == before
     assert (confirmed / NAME).read_bytes() == journal
-
-
-def test_a_real_sample_that_fails_is_told_before_a_made_up_one_that_is_further_off():
-    """As the session tells it: "show" said 0.15 % and "replay" 0.215 % of one and the same probe."""
-    rule = Criterion(tolerance=0.01)
-    visit = Visit("look", 1, findings=Findings(criterion=rule, signature=Signature(kind="accuracy", sample="real:0")))
-    probe = Measure(model="m", inputs="i", samples=("real:0", "random:0"), engine="e", reference="r")
-    item = Decisive(visit, "whole", probe, None)
-
-    def size(real: float, drawn: float) -> float | None:
-        rows = [("real:0", real), ("random:0", drawn)]
-        m = Measurement(results=tuple(SampleResult(name, (Score("y", rel_l2=x),)) for name, x in rows))
-        return judged_as(item, m).own
-
-    assert (size(0.02, 0.5), size(0.001, 0.5), size(0.001, 0.002)) == (0.02, 0.5, 0.002)
 
 
 def test_numbers_that_only_words_are_made_of_decide_nothing():
