@@ -11,7 +11,7 @@ from typing import Any, Literal
 from engines import discovery
 from engines.declaration import Cure, Declaration, Found, Option
 from engines.nearest import spell_out, suggestion
-from engines.spec import EngineSpec, parse
+from engines.spec import EngineSpec, name_of_engine, parse
 
 # Of KEY=VALUE, what makes a provider load the files named in VALUE, whatever these are called; and files that are libraries
 # whatever the key is.
@@ -33,6 +33,8 @@ def check(text: str | EngineSpec) -> EngineSpec:
     try:
         spec = parse(_keyed(text)) if isinstance(text, str) else text
     except ValueError as error:
+        if named := name_of_engine(str(text)):
+            declared_as(named)
         raise ValueError(f"{error}{_suggest_key(str(text))}") from None
     declared = declared_as(spec.name)
     if declared.refusal:
@@ -63,8 +65,8 @@ def _suggest_key(text: str) -> str:
     declared = discovery.find(name)
     for part in rest.split(",") if declared is not None else ():
         for option in declared.options if declared is not None else ():
-            if part.strip().lower() in option.choices:
-                return f" Did you mean '{option.name}={part.strip().lower()}'?"
+            if meant := _meant(option, part.strip()):
+                return f" Did you mean '{option.name}={meant}'?"
     return ""
 
 
@@ -223,13 +225,18 @@ def _value(declared: Declaration, option: Option, text: str) -> Any:
             raise ValueError(f"{engine}: {key}={text} is out of range; it must be {bounds}.")
         return number
     if option.choices and text not in option.choices:
-        folded = {c.casefold(): c for c in option.choices}
-        if text.casefold() in folded:
-            return folded[text.casefold()]
+        if meant := _meant(option, text):
+            return meant
         raise ValueError(
             f"{engine}: {key}={text} is not one of {', '.join(option.choices)}.{suggestion(text, option.choices, ' ')}"
         )
     return text
+
+
+def _meant(option: Option, text: str) -> str:
+    """The choice that a text is but for its case, or for a type's other name (``f16`` of ``fp16``); "" where there is none."""
+    plain: Callable[[str], str] = lambda word: word.casefold().replace("fp", "f")  # noqa: E731
+    return next((choice for choice in option.choices if plain(choice) == plain(text)), "")
 
 
 def _text(value: Any) -> str:

@@ -13,6 +13,7 @@ from typing import TypeVar
 from engines import discovery, installed, options
 from engines.checker.command import PLACEHOLDERS, join
 from engines.compare.criterion import METRICS
+from engines.compare.tolerance import read_bound
 from engines.data import golden_files
 from engines.data.input_problem import InputProblem
 from engines.graph import filekind
@@ -38,7 +39,8 @@ LABEL_KINDS = (".npy", ".txt", ".csv")
 _HOLE = re.compile(r"(?<!\$)\{([a-z]+)\}")  # what a checker's command wants put in; not a variable of a shell
 _COMPARED = ("tolerance", "atol", "rtol", "metric", "postprocess", "score")  # options of the comparison
 _EACH_ITS_OWN = ("/dev/fd/", "/dev/std", "/proc/")
-INPUT_KINDS = (".json", ".npz", ".npy", ".pb", ".py", ".bin", ".png", ".jpg", ".jpeg")
+IMAGES = (".png", ".jpg", ".jpeg")
+INPUT_KINDS = (".json", ".npz", ".npy", ".safetensors", ".pb", ".py", ".bin", *IMAGES)
 
 
 def problem_from(arguments: argparse.Namespace) -> Problem:
@@ -380,6 +382,11 @@ def recorded_files(path: Path, option: str) -> list[Path]:
 def require_engines(problem: Problem, executor: str = LOCAL, said: str = "") -> None:
     """Ask, before anything is made, whether what the PROBLEM would be measured with is installed where ``executor`` runs it; the
     hosts of a cluster say so themselves. ``said``: what the sentence begins with. Raises Refusal (exit 4)."""
+    pictures = [path for source in problem.inputs for path in paths(source) if _holds_images(Path(path))]
+    if pictures and executor == LOCAL and not installed.importable("PIL"):
+        raise Missing(
+            f"{said}'{pictures[0]}': images need pillow; {installed.command('pip install pillow')} brings it."
+        )
     for text in (problem.engine, problem.reference) if executor == LOCAL and not problem.check else ():
         try:
             absent = _say_absent(parse(text).name)
@@ -387,6 +394,11 @@ def require_engines(problem: Problem, executor: str = LOCAL, said: str = "") -> 
             absent = str(unknown)
         if absent:
             raise Missing(f"{said}{absent}")
+
+
+def _holds_images(path: Path) -> bool:
+    inside = path.iterdir() if path.is_dir() else (path,)
+    return any(one.suffix.lower() in IMAGES for one in inside)
 
 
 def _say_absent(name: str) -> str:
@@ -524,11 +536,13 @@ def bounds(option: str, texts: Iterable[str]) -> dict[str, float]:
 def _bound(option: str, text: str) -> tuple[str, float]:
     name, _, number = text.rpartition(":")
     try:
-        value = float(number)
+        value = read_bound(number)
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise BadUsage(f"{option}: '{text}' is not a number of 0 or more, alone or as output:number.")
+        raise BadUsage(
+            f"{option}: '{text}' is not a number of 0 or more, or a share such as 1%, alone or as output:number."
+        )
     return name, value
 
 

@@ -12,6 +12,14 @@ ULPS = 256.0
 ANSWER_TOLERANCE = {"top1": 0.0, "top5": 0.0, "kl": 0.01, "perplexity": 0.01, "iou": 0.05}
 
 
+def read_bound(text: str) -> float:
+    """A bound as people write it: ``0.01``, or ``1%``. Raises ``ValueError``."""
+    number, percent, rest = text.partition("%")
+    if rest.strip():
+        raise ValueError(text)
+    return float(number) / 100 if percent else float(number)
+
+
 def criterion(problem: ProblemView, precision: str) -> Criterion:
     """What counts as failing: the user's metric, bounds and rules of a check, else what ``precision`` may cost. ``precision``:
     what the engine computes in; ``int8`` for a model that is quantized in nodes of its own.

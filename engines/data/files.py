@@ -1,31 +1,39 @@
 """Input files of every kind, read one feed at a time. What a file holds is not yet matched with the model: see ``samples``.
 
-Sources are paths: Polygraphy's JSON, ``.npz`` (arrays by input name, one feed), folders of either, ``.npy``, ``.pb``, raw
-``.bin`` and images (one input each, ``NAME=path`` names it; a folder of images is one feed each), ONNX's test data (folders
-``test_data_set_0`` with ``input_0.pb``, or one that holds such folders; one feed each), and data loader scripts
+Sources are paths: Polygraphy's JSON, ``.npz`` and ``.safetensors`` (arrays by input name, one feed), ``.npy``, ``.pb``, raw
+``.bin`` and images (one input each, ``NAME=path`` names it), folders of JSON, archives, arrays or images, ONNX's test data
+(folders ``test_data_set_0`` with ``input_0.pb``, or one that holds such folders; one feed each), and data loader scripts
 ``path.py[:function]`` that yield feeds.
 """
 
 import contextlib
 import itertools
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from engines import installed
 from engines.array import Array
 from engines.data import packed, polygraphy, scripting, tensorproto
 from engines.data.golden_files import data_sets, sort_by_number
 from engines.data.input_problem import InputProblem
+from engines.graph.load import np_dtype
 from engines.nearest import suggest_or_list
 from engines.sources import split_function
 from engines.store import regular
 
 IMAGES = (".png", ".jpg", ".jpeg")
 RAW = (".bin",)  # nothing but values, as trtexec's --loadInputs takes them; type and shape are the model's to say
-KINDS = (".json", ".npz", ".npy", ".pb", ".py", *RAW, *IMAGES)
+KINDS = (".json", ".npz", ".npy", ".safetensors", ".pb", ".py", *RAW, *IMAGES)
+_SAFETENSORS = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32",
+    "U16": "uint16", "U8": "uint8", "BOOL": "bool",
+}  # fmt: skip
 # Of one script: a loader without an end must neither fill the disk nor keep every probe busy for hours.
 _MOST_FEEDS = 1_000
 _MOST_BYTES = 4 << 30
@@ -70,22 +78,17 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
     elif kind == ".pb":
         found, array = _read_tensorproto(file, known)
         yield Given(file.name, {name or (found if found in known else ""): array}, alone=True)
-    elif file.is_dir() and (
-        pictures := sorted(p for p in file.iterdir() if p.suffix.lower() in IMAGES and p.is_file())
-    ):
-        for picture in pictures:
-            yield Given(picture.name, {name: _read_image(picture)}, alone=True, image=True)
-    elif file.is_dir() and (archives := _list_archives(file)):
-        for archive in archives:
-            yield Given(archive.name, read_npz(archive))
+    elif file.is_dir() and (held := _list_held(file)):
+        for one in held:
+            yield from read(f"{name}={one}" if name else str(one), known)
     elif kind in RAW:
         yield Given(file.name, {named: np.fromfile(file, np.uint8)}, alone=True, raw=True)
     elif file.is_dir() or kind == ".json":
         for part in polygraphy.list_parts(file):
             for feed in polygraphy.read_inputs(part):
                 yield Given(part.name, feed)
-    elif kind == ".npz":
-        yield Given(file.name, read_npz(file))
+    elif kind in ARRAYS:
+        yield Given(file.name, ARRAYS[kind](file))
     elif kind == ".npy":
         yield Given(file.name, {named: read_npy(file)}, alone=True)
     elif kind in IMAGES:
@@ -96,11 +99,16 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
         )
 
 
-def _list_archives(folder: Path) -> list[Path]:
-    """The .npz files of a folder, 9 before 10; none where it is a folder of Polygraphy's JSON, whatever lies beside that."""
-    if any(folder.glob("*.json")):
-        return []
-    return sorted((p for p in folder.iterdir() if p.suffix.lower() == ".npz" and p.is_file()), key=sort_by_number)
+def _list_held(folder: Path) -> list[Path]:
+    """The files of a folder that are inputs, all of one kind, 9 before 10: images, or arrays; none where it is a folder of
+    Polygraphy's JSON, whatever arrays lie beside that."""
+    held = sorted((p.absolute() for p in folder.iterdir() if p.is_file()), key=sort_by_number)
+    kinds = (
+        [IMAGES]
+        if any(p.suffix.lower() == ".json" for p in held)
+        else [IMAGES, *((kind,) for kind in (*ARRAYS, ".npy"))]
+    )
+    return next((found for kind in kinds if (found := [p for p in held if p.suffix.lower() in kind])), [])
 
 
 def _split_name(source: str, known: tuple[str, ...]) -> tuple[str, str]:
@@ -144,6 +152,30 @@ def read_npz(file: Path) -> dict[str, Array]:
     raise InputProblem(f"'{file.name}' is a single array; give it the ending .npy.")
 
 
+def read_safetensors(file: Path) -> dict[str, Array]:
+    """Name -> array, mapped from the file and not to be written to. Raises ``InputProblem``."""
+    try:
+        with regular.opened(file) as opened:
+            size = min(
+                int.from_bytes(opened.read(8), "little"), regular.size(file)
+            )  # of a header, unless it is another file
+            header = json.loads(opened.read(size))
+        data, arrays = np.memmap(file, np.uint8, "r", offset=8 + size), dict[str, Array]()
+        for name, told in header.items():
+            if name != "__metadata__":
+                first, last = told["data_offsets"]
+                arrays[name] = data[first:last].view(np_dtype(_SAFETENSORS[told["dtype"]])).reshape(told["shape"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputProblem(
+            f"'{file.name}' cannot be read as safetensors: {scripting.say_error(error)} Save it again."
+        ) from error
+    return arrays
+
+
+# What holds the arrays of one feed by name.
+ARRAYS: Mapping[str, Callable[[Path], dict[str, Array]]] = {".npz": read_npz, ".safetensors": read_safetensors}
+
+
 def _refuse_too_large(file: Path) -> None:
     if large := packed.too_large(file):
         raise InputProblem(f"'{file.name}' {large}; give the inputs as one .npy file each.")
@@ -172,9 +204,7 @@ def _read_image(file: Path) -> Array:
     try:
         from PIL import Image
     except ImportError as error:
-        raise InputProblem(
-            f"'{file.name}' is an image; reading it needs pillow: python -m pip install pillow, or give an .npy file."
-        ) from error
+        raise InputProblem(f"'{file.name}' is an image. {installed.lacking(error)}") from error
     try:
         with Image.open(file) as image:
             plain = image if image.mode in ("L", "RGB", "RGBA") else image.convert("RGB")

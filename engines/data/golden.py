@@ -71,8 +71,8 @@ def _read_file(source: str, opened: Callable[[str], Path]) -> Iterable[Sample | 
     path = Path(source)
     group = str(path.parent)
     match path.suffix.lower():
-        case ".npz":
-            return [files.read_npz(opened(source))]
+        case ".npz" | ".safetensors" as kind:
+            return [files.ARRAYS[kind](opened(source))]
         case ".npy":
             return [_Piece(group, path.stem, -1, files.read_npy(opened(source)))]
         case ".json":

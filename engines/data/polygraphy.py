@@ -123,7 +123,7 @@ def list_parts(path: Path) -> Iterable[Path]:
         held = sorted({p.suffix.lower() for p in path.iterdir() if p.is_file()} - {""})
         has = f"only files of {', '.join(held[:5])}" if held else "no files"
         raise InputProblem(
-            f"The folder '{path.name}' holds {has}; a folder of .npz, .json or images can be given, a file for each sample."
+            f"The folder '{path.name}' holds {has}; a folder of .json, images, .npz, .safetensors or .npy can be given."
         )
     return parts
 

@@ -3,19 +3,22 @@
 import argparse
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from engines import installed
 from wizard import exits
 from wizard.cli import main
 from wizard.cli.arguments import parse, parser, parser_for
 from wizard.cli.parsing import Parser, inner
 from wizard.demo import MODELS
 from wizard.exits import BAD_USAGE, MISSING, Refusal
-from wizard.given import bounds, checker, input_source, model_file, problem_from, shape, value_range
+from wizard.given import bounds, checker, input_source, model_file, problem_from, require_engines, shape, value_range
+from wizard.problem import Problem
 
 HEAVY = ("numpy", "onnx", "onnxruntime", "openvino", "tensorrt", "textual", "jinja2")
 
@@ -134,9 +137,24 @@ def test_ranges_and_bounds() -> None:
     for wrong in ("x:[1]", "[2,1]", "[a,b]"):
         with pytest.raises(Refusal):
             value_range(wrong)
-    for wrong in ("nan", "inf", "-1", "x:", "abc"):
+    assert bounds("--tolerance", ["1%", "y:2.5%"]) == {"": 0.01, "y": 0.025}
+    for wrong in ("nan", "inf", "-1", "x:", "abc", "%", "1%%", "1%2"):
         with pytest.raises(Refusal):
             bounds("--tolerance", [wrong])
+
+
+def test_images_are_refused_in_the_form_where_nothing_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "1.PNG").touch()
+    problem = Problem(model="m.onnx", engine="reference", reference="reference", inputs=(f"x={tmp_path / 'photos'}",))
+    require_engines(problem)
+    here = installed.importable
+    monkeypatch.setattr(installed, "importable", lambda package: package != "PIL" and here(package))
+    with pytest.raises(Refusal, match=re.escape(f"{sys.executable} -m pip install pillow")):
+        require_engines(problem)
+    require_engines(problem, "dask:tcp://hosts:1")
 
 
 def test_inputs_are_checked_early(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("prometheus_client", reason="needs the Prometheus client: pip install 'narrowdown[metrics]'")
+pytest.importorskip("prometheus_client", reason="needs the Prometheus client: pip install '.[metrics]'")
 
 from prometheus_client.parser import text_string_to_metric_families
 

@@ -20,7 +20,7 @@ _SEVERAL = {
     "--postprocess": r"(.+:)?top-\d+(,axis=-?\d+)?",
     # Any word may be a pattern; one that ends so, or names a file (``one_each``), is the model.
     "--fail-regex": r"[^-].*(?<!\.onnx)",
-    **dict.fromkeys(("--atol", "--rtol", "--tolerance"), rf"(.+:)?{_NUMBER}"),
+    **dict.fromkeys(("--atol", "--rtol", "--tolerance"), rf"(.+:)?{_NUMBER}%?"),
 }
 
 

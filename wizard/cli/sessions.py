@@ -117,6 +117,8 @@ def report(arguments: argparse.Namespace) -> int:
     told = reading.report() if form == "json" else handed_on(reading)
     text = to_json(told) if form == "json" else to_html(told, reading.flow) if form == "html" else to_markdown(told)
     write(text, arguments.output)
+    if arguments.output not in (None, "-"):
+        terminal.say(f"The report is {Path(arguments.output).expanduser()}")
     return FOUND
 
 

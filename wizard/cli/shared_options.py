@@ -127,8 +127,8 @@ def add_problem(made: Parser, *, anew: bool = False) -> None:
         problem,
         "--inputs",
         "FILE|SCRIPT.py[:func]",
-        ".npz, .npy, .pb, [NAME:]raw.bin, images or a folder of them, Polygraphy's JSON, ONNX's test data, or a loader "
-        "script (repeatable); default: random",
+        ".npz, .safetensors, .npy, .pb, [NAME:]raw.bin, images, a folder of them, Polygraphy's JSON, ONNX's test data, or a "
+        "loader script (repeatable); default: random",
     )
     add_one(problem, "--seed", "N", "of the random inputs; default: 1", type=whole_number(0, 2**32 - 1), default=1)
     add_each(problem, "--input-shapes", "name:[d,d]", "what open dimensions of an input are")

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from engines.compare.criterion import ANSWERS, METRICS, OF_CODES, Criterion
-from engines.compare.tolerance import criterion
+from engines.compare.tolerance import criterion, read_bound
 from engines.findings import Findings
 from engines.nearest import suggestion
 from engines.probe import SampleInfo
@@ -101,7 +101,7 @@ def with_settings(problem: dict[str, Any], settings: Mapping[str, Any]) -> dict[
                 output, _, number = str(value).rpartition(":")
                 both = name == "tolerance" and _metric(changed) == "elementwise"
                 for bound in ("atol", "rtol") if both else (name,):
-                    changed[bound] = {**changed.get(bound, {}), output: float(number)}
+                    changed[bound] = {**changed.get(bound, {}), output: read_bound(number)}
             elif name == "metric" and value in METRICS:
                 if _kind(str(value)) != _kind(_metric(changed)):
                     changed["tolerance"] = {}

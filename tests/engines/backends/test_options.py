@@ -82,6 +82,8 @@ def test_any_text_is_a_spec_or_a_sentence(text: str) -> None:
     [
         ("onxruntime", "Did you mean 'onnxruntime'?"),
         ("tensort", "Did you mean 'tensorrt'?"),
+        ("tensort:fp16", "Did you mean 'tensorrt'?"),
+        ("openvino:fp16", "Did you mean 'precision=f16'?"),
         (
             "fakee",
             "There is no engine 'fakee'. Known: onnxruntime, reference, emulate, openvino, tensorrt, tensorrt_rtx, golden, "
@@ -109,6 +111,11 @@ def test_any_text_is_a_spec_or_a_sentence(text: str) -> None:
 def test_mistakes_are_named_with_what_was_meant(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
         check(text)
+
+
+def test_a_precision_may_have_its_other_name() -> None:
+    assert str(check("openvino:precision=FP16")) == "openvino:precision=f16"
+    assert str(check("emulate:precision=f16")) == "emulate:precision=fp16"
 
 
 def test_values_are_typed_and_defaults_filled_in() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from wizard.demo import MODELS
 
-pytest.importorskip("distributed", reason="needs Dask distributed: pip install 'narrowdown[cluster]'")
+pytest.importorskip("distributed", reason="needs Dask distributed: pip install '.[cluster]'")
 
 import engines
 from engines.cluster import executor as ends

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("distributed", reason="needs Dask distributed: pip install 'narrowdown[cluster]'")
+pytest.importorskip("distributed", reason="needs Dask distributed: pip install '.[cluster]'")
 
 from engines.cluster import host as hosts
 from engines.consent import NOTHING

@@ -15,7 +15,7 @@ import pytest
 
 from wizard.demo import MODELS
 
-pytest.importorskip("distributed", reason="needs Dask distributed: pip install 'narrowdown[cluster]'")
+pytest.importorskip("distributed", reason="needs Dask distributed: pip install '.[cluster]'")
 
 from wizard.session.events import AnyEvent, NoteAdded, ProbeFinished, SessionOpened
 from wizard.session.journal import NAME, read

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("distributed", reason="needs Dask distributed: pip install 'narrowdown[cluster]'")
+pytest.importorskip("distributed", reason="needs Dask distributed: pip install '.[cluster]'")
 
 from engines.cluster import executor as ends
 from engines.cluster.executor import Cluster, first_unencrypted

@@ -1,9 +1,11 @@
 """Scripts and files that misbehave: each ends in a sentence that says where."""
 
+import json
 import pickle
 import sys
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -150,9 +152,51 @@ def test_a_folder_of_archives_is_a_sample_each_9_before_10(tmp_path: Path) -> No
     ]
 
 
+def write_tensors(path: Path, header: dict[str, object], data: bytes) -> None:
+    """As the safetensors package writes: the length of the header, the header, the values."""
+    told = json.dumps(header).encode()
+    path.write_bytes(len(told).to_bytes(8, "little") + told + data)
+
+
+def test_safetensors_are_one_feed(tmp_path: Path) -> None:
+    x, y = np.float32([[1, 2], [3, 4]]), np.array([1.5, -2], ml_dtypes.bfloat16)
+    header = {
+        "__metadata__": {"made": "by"},
+        "x": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]},
+        "y": {"dtype": "BF16", "shape": [2], "data_offsets": [16, 20]},
+    }
+    write_tensors(tmp_path / "in.safetensors", header, x.tobytes() + y.tobytes())
+    (given,) = files.read(str(tmp_path / "in.safetensors"), ["x", "y"])
+    assert {n: (a.dtype, a.tolist()) for n, a in given.arrays.items()} == {
+        "x": (x.dtype, x.tolist()),
+        "y": (y.dtype, y.tolist()),
+    }
+    whole = (tmp_path / "in.safetensors").read_bytes()
+    odd = {"x": {"dtype": "F32", "shape": [9], "data_offsets": [0, 16]}}
+    for made in (b"", b"\xff" * 40, whole[:60], whole[:-1], json.dumps(odd).encode()):
+        (tmp_path / "bad.safetensors").write_bytes(made)
+        with pytest.raises(InputProblem, match=r"'bad.safetensors' cannot be read as safetensors"):
+            list(files.read(str(tmp_path / "bad.safetensors"), ["x"]))
+    write_tensors(tmp_path / "bad.safetensors", odd, x.tobytes())
+    with pytest.raises(InputProblem, match=r"'bad.safetensors' cannot be read as safetensors"):
+        list(files.read(str(tmp_path / "bad.safetensors"), ["x"]))
+
+
+def test_a_folder_of_arrays_is_one_feed_by_their_names_and_else_one_each(tmp_path: Path) -> None:
+    for kind, names in (("named", "x y"), ("numbered", "10 9")):
+        (tmp_path / kind).mkdir()
+        for name in names.split():
+            np.save(tmp_path / kind / f"{name}.npy", np.ones(2))
+    named, numbered = (list(files.read(str(tmp_path / kind), ["x", "y"])) for kind in ("named", "numbered"))
+    assert [list(g.arrays) for g in named] == [["x"], ["y"]]
+    assert [(g.source, list(g.arrays), g.alone) for g in numbered] == [("9.npy", [""], True), ("10.npy", [""], True)]
+    assert [list(g.arrays) for g in files.read(f"y={tmp_path / 'numbered'}", ["x", "y"])] == [["y"], ["y"]]
+
+
 def test_a_folder_of_anything_else_says_what_it_holds_and_what_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
     with pytest.raises(
-        InputProblem, match=r"holds only files of \.txt; a folder of \.npz, \.json or images can be given"
+        InputProblem,
+        match=r"holds only files of \.txt; a folder of \.json, images, \.npz, \.safetensors or \.npy can be given",
     ):
         list(files.read(str(tmp_path), ("x",)))
