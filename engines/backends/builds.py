@@ -14,6 +14,8 @@ from engines.graph.model_problem import ModelProblem
 
 T = TypeVar("T")
 
+_HEAVY = 256 << 20  # bytes of one kind that stay where another engine is asked
+_served = [""]
 _everything: "weakref.WeakSet[Kept[Any]]" = weakref.WeakSet()
 
 
@@ -37,10 +39,7 @@ class Kept(Generic[T]):
         if key in self._values:
             self._values.move_to_end(key)
             return self._values[key][0]
-        while self._values and (
-            len(self._values) >= self._most or sum(weight for _, weight in self._values.values()) > self.heaviest
-        ):
-            self._close(self._values.popitem(last=False)[1][0])
+        self.let_go(self._most - 1, self.heaviest)
         try:
             value = make()
         except (EngineFault, MemoryError) as error:
@@ -53,12 +52,26 @@ class Kept(Generic[T]):
         self._values[key] = (value, self._weigh(value))
         return value
 
+    def let_go(self, most: int, heaviest: int) -> None:
+        """Until no more than ``most`` are left, which weigh no more than ``heaviest`` together."""
+        while len(self._values) > most or sum(weight for _, weight in self._values.values()) > heaviest:
+            self._close(self._values.popitem(last=False)[1][0])
+
     def __len__(self) -> int:
         return len(self._values)
 
     def clear(self) -> None:
         while self._values:
             self._close(self._values.popitem()[1][0])
+
+
+def serve(who: str) -> None:
+    """Begin to answer for an engine and a reference: what is heavy and was made for others goes, all over the process, before
+    either takes memory. What is asked again at once stays, whatever it weighs."""
+    if who != _served[-1]:
+        for kept in list(_everything):
+            kept.let_go(len(kept), _HEAVY)
+    _served[:] = [who]
 
 
 def clear_all() -> None:

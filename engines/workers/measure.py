@@ -14,7 +14,7 @@ from onnx import ModelProto
 
 from engines.array import Array
 from engines.backends.base import BuildRequest, Built, EngineFault
-from engines.backends.builds import Kept, build, close_built, weigh_built
+from engines.backends.builds import Kept, build, close_built, serve, weigh_built
 from engines.compare import metrics, refusal
 from engines.compare.answers import answer
 from engines.data import postprocess, samples, score, tactic_replay
@@ -154,6 +154,7 @@ class _Measuring:
         self.nodes = 0
 
     def answer(self) -> Measurement:
+        serve(f"{self.probe.engine} {self.probe.reference}")
         for sample in self.probe.samples:
             feed = self.part.feed(sample)
             if self.probe.feed == "stored":

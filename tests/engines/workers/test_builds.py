@@ -4,7 +4,7 @@ import pytest
 from onnx import helper
 
 from engines.backends.base import EngineFault
-from engines.backends.builds import Kept, weigh_built
+from engines.backends.builds import Kept, serve, weigh_built
 from engines.workers import captures
 
 
@@ -34,6 +34,20 @@ def test_a_heavy_one_stays_while_it_is_asked_and_goes_before_the_next(closed: li
     fill(kept, "c")
     assert closed == ["ab", "heavyweight"]
     kept.clear()
+
+
+def test_what_is_heavy_goes_all_over_the_process_as_soon_as_another_engine_is_asked(closed: list[str]) -> None:
+    """The reference may take as much memory before anything is made for the engine; what is light may be asked again."""
+    weights: Kept[str] = Kept(9, closed.append, {"heavy": 1 << 30, "light": 1}.__getitem__, heaviest=1 << 40)
+    serve("one")
+    fill(weights, "heavy")
+    serve("one")
+    assert closed == []
+    serve("other")
+    assert closed == ["heavy"]
+    fill(weights, "light")
+    serve("one")
+    assert closed == ["heavy"]
 
 
 @pytest.mark.parametrize("problem", [MemoryError(), EngineFault("out-of-memory", "none left")])
