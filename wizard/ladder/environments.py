@@ -148,7 +148,7 @@ def _pip(*words: str, temporary: str = "") -> "subprocess.CompletedProcess[str]"
     environment = {**os.environ, **({"TMPDIR": temporary} if temporary else {})}
     try:
         return subprocess.run(
-            [sys.executable, "-m", "pip", "--disable-pip-version-check", *words],
+            [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", *words],
             capture_output=True, text=True, errors="replace", check=False, timeout=_MINUTES * 60, stdin=subprocess.DEVNULL,
             env=environment,
         )  # fmt: skip

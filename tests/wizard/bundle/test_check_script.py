@@ -3,6 +3,7 @@
 import ast
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -173,6 +174,9 @@ def test_a_crash_is_looked_at_in_a_process_of_its_own(tmp_path: Path) -> None:
     told = run(tmp_path, PYTHONPATH=str(killer))
     assert told.returncode == 1
     assert "died of signal 11" in told.stdout
+    (killer / "onnxruntime.py").rename(tmp_path / "onnxruntime.py")
+    told = subprocess.run([sys.executable, "-P", tmp_path / "check.py"], capture_output=True, text=True)
+    assert told.returncode == 0, "started without the modules beside it, so is what it starts"
 
 
 @pytest.mark.parametrize(

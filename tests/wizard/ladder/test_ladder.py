@@ -163,6 +163,14 @@ def test_a_check_that_is_ended_leaves_no_temporary_file(
     assert Path((bundle / "left").read_text()).parent.parent == mine
 
 
+def test_pip_is_that_of_the_interpreter_wherever_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pip.py", "json.py"):
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    environments._pip("--version")
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize("name", ["check.py", "engine.onnx", "engine.weights.bin", "inputs.json"])
 def test_an_answer_is_not_that_of_a_case_with_another_file(tmp_path: Path, name: str) -> None:
     """Large weights lie beside a model, and an external checker reads the JSON files; a link is what it names."""
