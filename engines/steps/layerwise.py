@@ -21,20 +21,18 @@ from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.probe import Candidate, Measurement, Score
 from engines.search import remedy, works
+from engines.search.alone import ALONE, find_worst_scores, pack_alone, sever_nodes
 from engines.search.cost import Plan, Size, Work
 from engines.search.draft import draft_for_given
 from engines.search.emulation import find_emulation
 from engines.search.inquiry import Inquiry, open_inquiry
 from engines.search.twin import asking_twin, find_twin
-from engines.search.watchable import UNWATCHED, pack_batches, split_markable
+from engines.search.watchable import pack_batches, split_markable
 from engines.spec import parse
 from engines.steps.accuse import PARTS, Accused, Bounds, accuse, is_spread, list_producers, measure_shares
 from engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec, Told, capability, comparison
 from engines.steps.prepare import prepare_findings
 
-# Nodes that are run side by side, each alone, in one build: every one brings inputs and outputs of its own, and what ONNX Runtime
-# takes to build grows with the square of these (5,000 nodes: 2 s; 10,000: 9 s; 20,000: 110 s).
-ALONE = 2_000
 # A listener that was asked for is given up after this many deaths of the worker, one that is tried by itself after the first.
 # TensorRT 10.6's builder dies of most sets of debug tensors, at ten seconds each.
 DEATHS = 4
@@ -384,26 +382,19 @@ def _measure_added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub
     added: dict[int, tuple[Score, Score | None]] = {}
     outputs = [t for t in sorted({*seen.inherited, *index.outputs}) if index.tensors[t].producer >= 0]
     live = set(ask.everything)
-    outputs = [
-        t for t in outputs if index.tensors[t].producer in live and _can_be_fed(index, index.tensors[t].producer)
-    ]
-    todo = [(b, params.splits) for b in pack_batches(index, outputs, params.batch_bytes // 2, ALONE)]
+    outputs = [t for t in outputs if index.tensors[t].producer in live]
+    todo = [(b, params.splits) for b in pack_alone(index, outputs, params.batch_bytes // 2)]
     while todo:
         batch, splits = todo.pop(0)
-        nodes = sorted({index.tensors[t].producer for t in batch})
-        made = {t for n in nodes for t in index.nodes[n].outputs}
-        read = {t for n in nodes for t in index.nodes[n].reads}
-        candidate = Candidate(
-            nodes=ranges.encode(nodes), outputs=ranges.encode(batch), severed=ranges.encode(made & read)
-        )
-        yield Note(f"{len(nodes)} nodes, each alone, fed reference values")
+        candidate = sever_nodes(index, batch)
+        yield Note(f"{len(ranges.decode(candidate.nodes))} nodes, each alone, fed reference values")
         stored, exact = yield from _fed_both_ways(ask, candidate)
         if stored.status != "ok" or not stored.results:
             middle = len(batch) // 2
             todo[:0] = [(b, splits - 1) for b in (batch[:middle], batch[middle:]) if splits > 0 and middle]
             continue
-        exactly = _worst_of(ask, exact)
-        for name, score in _worst_of(ask, stored).items():
+        exactly = find_worst_scores(ask, exact)
+        for name, score in find_worst_scores(ask, stored).items():
             added[index.by_name[name]] = (score, exactly.get(name))
     return added
 
@@ -418,24 +409,6 @@ def _fed_both_ways(ask: Inquiry, candidate: Candidate) -> Sub[tuple[Measurement,
         return ask.repeated(lambda attempt: ask.ask(candidate, effect=False, feed=feed, attempt=attempt), own)
 
     return (yield from fed("stored")), (yield from fed("exact"))
-
-
-def _worst_of(ask: Inquiry, m: Measurement) -> dict[str, Score]:
-    """The judged scores by name, each the worst of all runs; none where the probe could not be answered."""
-    found: dict[str, Score] = {}
-    for run in m.each_run if m.status == "ok" and m.results else ():
-        for score in ask.row(msgspec.structs.replace(m, results=run, runs=())).outputs:
-            held = found.get(score.name)
-            if held is None or badness(score, ask.criterion) > badness(held, ask.criterion):
-                found[score.name] = score
-    return found
-
-
-def _can_be_fed(index: GraphIndex, node: int) -> bool:
-    """Whether a node can run alone: sequences and optional values that another node makes cannot be fed."""
-    return all(
-        index.tensors[t].kind != "node" or index.tensors[t].dtype not in UNWATCHED for t in index.nodes[node].reads
-    )
 
 
 def _first_nonfinite(index: GraphIndex, inherited: dict[int, Score]) -> list[int]:

@@ -12,6 +12,7 @@ from engines.findings import Case
 from engines.graph import ranges
 from engines.graph.index import GraphIndex
 from engines.search import works
+from engines.search.alone import find_alone
 from engines.search.cost import Plan, Size, Work
 from engines.search.foretold import list_beyond
 from engines.search.inquiry import Inquiry, open_inquiry
@@ -154,6 +155,8 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
         # that lies further off, one part after another (sort_tf_massive_m4, weakly typed, TensorRT 10.6).
         start = yield from find_around(trials, around)
         trials.beyond = yield from list_beyond(ask)
+    elif start is None and cuts and not ask.ctx.check and ask.signature.kind == "accuracy":
+        start = yield from find_alone(trials)
     nodes: NodeIds = yield from minimise(trials, start or whole, cuts=cuts, likely=hiding)
     probes = trials.count - 1
     stopped = trials.ended
