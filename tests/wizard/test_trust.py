@@ -6,9 +6,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engines.probe import Check, LoadInputs, Measure
+from engines.findings import Case, Culprit, Findings
+from engines.probe import Candidate, Check, LoadInputs, Measure
+from engines.store.content import Store
 from wizard import trust
+from wizard.cli import entry
+from wizard.exits import NEEDS_PERSON
 from wizard.problem import Problem
+from wizard.session import folder as folders
+from wizard.session.events import SessionOpened, StepFinished, StepStarted
+from wizard.session.journal import NAME, Journal
+from wizard.session.single import single_flow
 from wizard.trust.gate import sentence
 from wizard.trust.reading import imported
 
@@ -278,3 +286,28 @@ def test_what_a_script_imports_is_found_in_its_text(tmp_path: Path) -> None:
     assert found == {"helper.py", "pack/__init__.py", "pack/deep/__init__.py", "pack/deep/leaf.py", "pack/side.py"}
     (tmp_path / "main.py").write_text("def (:")
     assert imported(tmp_path / "main.py") == ()
+
+
+@pytest.mark.parametrize("hidden", ["findings", "outcome", "table"])
+def test_an_engine_that_only_stands_in_what_was_found_is_asked_about(tmp_path: Path, hidden: str) -> None:
+    """``ladder`` and ``export --weights random`` write and run the check of a culprit, which may name an engine of its own."""
+    library = tmp_path / "evil.so"
+    library.write_bytes(b"\x7fELF")
+    spec = f"onnxruntime:custom_ops={library}"
+    place = folders.create(Problem(model="m"), single_flow("compare", {}), folder=tmp_path / "session")
+    made = Journal(place / NAME)
+    digest = Store(place).put(msgspec.json.encode([{"any": {spec: 1}}]))
+    findings = Findings(culprits=(Culprit(Case(Candidate(), "real:0", engine=spec), "fusion"),))
+    made.append(SessionOpened(folders.describe(place).id))
+    made.append(StepStarted(1, "compare", 1, "compare", 1))
+    outcome, taken = {"any": [spec]} if hidden == "outcome" else {}, findings if hidden == "findings" else Findings()
+    outcome["message"] = f"golden:files={library} is no array"  # words, and no engine
+    tables = {"any": digest} if hidden == "table" else {}
+    made.append(StepFinished(1, "compare", outcome, msgspec.to_builtins(taken), tables))
+    made.close()
+    assert [item.path for item in trust.items_of_session(place)] == [str(library)]
+    with pytest.raises(trust.Untrusted):
+        trust.admit_session(place)
+    assert str(library) in trust.admit_session(place, ["all"]).files
+    output = str(tmp_path / "case")
+    assert entry.main(["export", str(place), "--weights", "random", "-o", output]) == NEEDS_PERSON

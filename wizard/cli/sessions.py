@@ -137,7 +137,7 @@ def export(arguments: argparse.Namespace) -> int:
         if not arguments.output:
             return FOUND
     if arguments.weights == "random":
-        consent = trust.admit(reading.description.problem, arguments.yes_run_scripts)
+        consent = trust.admit_session(reading.folder, arguments.yes_run_scripts)
     try:
         made = write_bundle(reading, Path(arguments.output).expanduser(), arguments.weights, consent)
     except MachineProblem as problem:

@@ -7,6 +7,7 @@ types is remembered (``agree``); a session's own PROBLEM passes only where all o
 
 from wizard.trust.gate import Untrusted, admit, admit_items, agree, remember, sentence, strangers, trust_file, trusted
 from wizard.trust.items import KINDS, Item, items
+from wizard.trust.sessions import admit_session, items_of_session
 
 __all__ = [
     "KINDS",
@@ -14,8 +15,10 @@ __all__ = [
     "Untrusted",
     "admit",
     "admit_items",
+    "admit_session",
     "agree",
     "items",
+    "items_of_session",
     "remember",
     "sentence",
     "strangers",

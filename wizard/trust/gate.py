@@ -35,13 +35,13 @@ def agree(problem: Problem, *, remembered: bool = True) -> Consent:
     return _consent(problem, found)
 
 
-def admit(problem: Problem, yes: Iterable[str] = (), engine: str = "") -> Consent:
+def admit(problem: Problem, yes: Iterable[str] = (), engine: str = "", found_on: Iterable[str] = ()) -> Consent:
     """What a session's PROBLEM may run: all of it, where all of it was agreed to. ``yes``: the values of ``--yes-run-scripts``;
-    what is named there by its digest is remembered. ``engine``: one that the user typed in place of the recorded one. Raises
-    ``Untrusted``."""
+    what is named there by its digest is remembered. ``engine``: one that the user typed in place of the recorded one;
+    ``found_on``: those that else stand in the session (``wizard.trust.sessions``). Raises ``Untrusted``."""
     typed = Problem(model="", engine=engine, reference="", folder=problem.folder)
     own = {item.key for item in items(typed)} if engine else set()
-    found = items(problem, engine)
+    found = items(problem, engine, *found_on)
     _refuse_crooked(found)
     admit_items(found, yes, own)
     return _consent(problem, found)

@@ -65,8 +65,8 @@ class Item(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, files={})
 
 
-def items(problem: Problem, engine: str = "") -> list[Item]:
-    """What the PROBLEM would run or load. ``engine``: one that the user typed in place of the recorded one."""
+def items(problem: Problem, *engines: str) -> list[Item]:
+    """What the PROBLEM would run or load, and further ``engines`` in its place."""
     found = [
         _script(LOADER, source, _inputs_path(source), problem.folder) for source in problem.inputs if scripts(source)
     ]
@@ -76,7 +76,7 @@ def items(problem: Problem, engine: str = "") -> list[Item]:
         found.append(_script(SCORE, problem.score, script, ""))
     if problem.check:
         found.append(_command(CHECK, problem.check, problem.folder))
-    specs = dict.fromkeys(filter(None, (problem.engine, problem.reference, engine)))
+    specs = dict.fromkeys(filter(None, (problem.engine, problem.reference, *engines)))
     of_specs = {item.key: item for spec in specs for item in _of_spec(spec, problem.folder)}
     return [*found, *sorted(of_specs.values(), key=lambda item: (item.kind, item.path))]
 
