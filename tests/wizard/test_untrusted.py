@@ -82,6 +82,113 @@ def test_nobody_but_the_gate_makes_a_consent() -> None:
     assert makers == {"wizard/trust/gate.py", "engines/consent.py", "wizard/bundle/withheld.py"}
 
 
+# What starts a process, loads a library, or runs text: calls by their whole name, and methods whoever has them.
+_STARTS = re.compile(
+    r"(subprocess|multiprocessing|pty|runpy|zipimport|webbrowser|cffi|code|codeop)\."
+    r"|os\.(exec|spawn|posix_spawn|system|popen|startfile|fork)|asyncio\.(create_subprocess|subprocess)"
+    r"|concurrent\.futures\.Process|ctypes\.(\w*DLL|\w*dll|util)\b|_ctypes\.|importlib\.(import_module|reload|util\.spec_from)"
+    r"|importlib\.metadata\.entry_points|importlib\.machinery\.\w+Loader|(builtins\.)?(exec|eval|compile|__import__)$"
+)
+_METHODS = {
+    "exec_module", "load_module", "register_custom_ops_library", "register_execution_provider_library", "load_library",
+    "LoadLibrary", "add_extension", "register_plugin", "load_plugin", "load_plugins", "register_library",
+    "deserialize_cuda_engine", "load_cuda_engine",
+}  # fmt: skip
+_HARMLESS = {
+    "subprocess.DEVNULL", "subprocess.PIPE", "subprocess.STDOUT", "subprocess.TimeoutExpired", "subprocess.CompletedProcess",
+}  # fmt: skip
+# Every place that does, by what permits it. A user's or a session's: held to the ``Consent`` in hand, or to what was typed.
+_AGREED = {
+    "engines/checker/keeper.py": {"os.posix_spawnp"},  # a command's, from private copies that engines.checker lays out
+    "engines/data/held.py": {"importlib.machinery.SourceFileLoader"},  # a script's text, as it was digested
+    "engines/data/scripting.py": {"importlib.util.spec_from_file_location", ".exec_module"},  # by that loader
+    "engines/backends/onnxruntime/engine.py": {".register_custom_ops_library"},
+    "engines/backends/onnxruntime/plug_ins.py": {".register_execution_provider_library"},
+    "engines/backends/tensorrt/library.py": {"ctypes.CDLL", "importlib.import_module"},  # plugins; TensorRT itself
+    "engines/backends/tensorrt/built_file.py": {".deserialize_cuda_engine"},
+    "engines/backends/tensorrt/engine.py": {".deserialize_cuda_engine"},  # a plan that was agreed to, or built just now
+    "wizard/bundle/withheld.py": {
+        "subprocess.run"
+    },  # the check of a bundle that is being written, with copies of what it loads
+    "wizard/ladder/checks.py": {
+        "subprocess.Popen"
+    },  # a case's check, admitted by wizard.cli.ladder, in a release that was typed
+    "wizard/cli/matrix.py": {"subprocess.run"},  # ourselves, by an interpreter that was typed
+}
+# Ours, and what is installed.
+_OURS = {
+    "engines/processes.py": {"subprocess.Popen"},  # runner and workers
+    "engines/checker/command.py": {"subprocess.Popen"},  # the keeper
+    "engines/workers/pool.py": {"subprocess.Popen"},  # the watchdog
+    "engines/workers/__main__.py": {"importlib.util.spec_from_file_location", ".exec_module"},  # our own package
+    "engines/workers/worker.py": {"ctypes.CDLL"},  # C's library, for prctl
+    "engines/workers/gpus.py": {"subprocess.run", "ctypes.CDLL"},  # nvidia-smi, the driver
+    "engines/backends/tensorrt/cuda.py": {"ctypes.CDLL"},  # the driver
+    "engines/backends/survey.py": {"subprocess.run"},  # which engines there are
+    "engines/backends/__init__.py": {"importlib.import_module"},  # an engine by its declaration
+    "engines/discovery.py": {"importlib.import_module", "importlib.metadata.entry_points"},
+    "engines/steps/registry.py": {"importlib.import_module", "importlib.metadata.entry_points"},
+    "engines/contract/suite.py": {"subprocess.run", "exec", "compile"},  # a test for engines of other packages
+    "wizard/cli/parsing.py": {"importlib.import_module"},  # a command's own module
+    "wizard/flow/load.py": {"importlib.metadata.entry_points"},
+    "wizard/ladder/environments.py": {"subprocess.run"},  # pip, for releases that were typed
+    "wizard/machine_room.py": {"subprocess.run"},
+    "wizard/runner/__main__.py": {"importlib.util.spec_from_file_location", ".exec_module"},  # our own package
+    "engines/checker/keeper.py": {"ctypes.CDLL"},  # C's library, for prctl
+}
+
+
+def starts(tree: ast.AST) -> set[str]:
+    """What of a module starts or loads something, by its whole name whatever it is imported as; of annotations nothing."""
+    meant: dict[str, str] = {}
+    quiet: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            meant |= {a.asname: a.name for a in node.names if a.asname}
+        elif isinstance(node, ast.ImportFrom):
+            meant |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+        for said in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            quiet |= {id(each) for each in ast.walk(said)} if isinstance(said, ast.AST) else set()
+    found = set()
+    for node in ast.walk(tree):
+        if id(node) in quiet or not isinstance(node, ast.Name | ast.Attribute):
+            continue
+        first, *rest = called(ast.Call(node, [], [])).split(".")
+        name = ".".join([meant.get(first, first), *rest])
+        if rest and rest[-1] in _METHODS:
+            found.add(f".{rest[-1]}")
+        elif _STARTS.match(name) and name not in _HARMLESS:
+            found.add(name)
+    return found
+
+
+def test_nothing_starts_or_loads_but_at_the_places_named_here() -> None:
+    found = {}
+    for root in ROOTS:
+        for path in root.rglob("*.py"):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            found[path.relative_to(root.parent).as_posix()] = starts(tree)
+            for words in (node.elts for node in ast.walk(tree) if isinstance(node, ast.List) and len(node.elts) > 1):
+                if ast.unparse(words[0]) == "sys.executable":  # no module of the folder that one stands in
+                    assert getattr(words[1], "value", "") in ("-P", "-I"), f"{path}:{words[0].lineno}"
+    named = {path: _AGREED.get(path, set()) | _OURS.get(path, set()) for path in (*_AGREED, *_OURS)}
+    assert {path: names for path, names in found.items() if names} == named
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("from subprocess import run as r\nr('x')", {"subprocess.run"}),
+        ("import os as o\no.execvp('x', [])", {"os.execvp"}),
+        ("import ctypes\nf = ctypes.cdll.LoadLibrary", {".LoadLibrary", "ctypes.cdll"}),
+        ("from importlib import import_module as i\ni('x')", {"importlib.import_module"}),
+        ("def f(x: subprocess.Popen[bytes]) -> None: re.compile(x)", set()),
+    ],
+)
+def test_the_scan_sees_starts_by_any_name(text: str, said: set[str]) -> None:
+    assert starts(ast.parse(text)) == said
+
+
 def test_every_promise_names_a_test_that_exists() -> None:
     root = Path(__file__).parents[2]
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (root / "SECURITY.md").read_text(encoding="utf-8"))
