@@ -15,7 +15,8 @@ class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
     """``files``: absolute canonical path -> sha256 of all that may be opened to be run or loaded: scripts with what they import,
     what a command names, libraries, files that a native parser reads. ``inputs``: the sources that are data loader scripts.
     ``postprocess``, ``score``: of a script. ``check``: the command. ``commands``: those that engines start, each with the files
-    among ``files`` that it names or imports. ``folder``: the only one in which any of these runs."""
+    among ``files`` that it names or imports, and settings of engines that are no harmless ones. ``folder``: the only one in
+    which any of these runs."""
 
     files: dict[str, str] = {}
     inputs: tuple[str, ...] = ()
@@ -75,8 +76,8 @@ def list_loaded(probe: AnyProbe) -> tuple[tuple[str, str], ...]:
 
 
 def list_started(probe: AnyProbe) -> tuple[tuple[str, str], ...]:
-    """(kind, command) of each program that the probe's engines would start."""
-    return tuple(found for spec in engine_specs(probe) for found in options.commands(spec))
+    """(kind, words) of each program that the probe's engines would start, and of each setting that may do more than that."""
+    return tuple(found for spec in engine_specs(probe) for found in options.started(spec))
 
 
 NOTHING = Consent()

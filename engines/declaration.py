@@ -7,13 +7,17 @@ import msgspec
 
 from engines.spec import EngineSpec
 
+WORD = r"[-\w.:+,() ]*"  # ``harmless`` of what names a device, a kind of kernel, ...: no path
+NAMES = r"[^\x00-\x1f]*"  # of names of tensors and nodes, and what is said of them: nothing opens them
+
 
 class Option(msgspec.Struct, frozen=True):
     """One key of an engine spec. ``type``: what a value must be; ``choices`` empty = free; ``least`` and ``most`` bound numbers.
     ``file`` is the path of one file that is read, ``library`` a list of paths that the engine loads: both are asked about
     before they are opened (``engines.options.loaded``, ``engines.data.held``), and ``what`` says what such a file is. ``command``
     is a command line that the engine starts, asked about in the same way (``engines.options.commands``); ``holes``: placeholders
-    that must stand in it.
+    that must stand in it. ``harmless``: of free text, and of each text in a list, a regular expression: what it matches whole can
+    do no more than change what is computed. All other text is asked about, too (``engines.options.settings``).
     ``default`` None: it follows from the other options, as ``help`` says. ``plain``: the value that leaves the engine the least
     freedom, where any other one may be what breaks a model; types and shapes are not such a choice. ``twin``: of a number, a
     lower value at which the engine builds several times faster and mostly fails in the same way (``engines.search.twin``).
@@ -33,6 +37,7 @@ class Option(msgspec.Struct, frozen=True):
     exact: str = ""
     what: str = ""
     holes: tuple[str, ...] = ()
+    harmless: str = ""
 
 
 class Found(msgspec.Struct, frozen=True):

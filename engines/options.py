@@ -172,6 +172,33 @@ def commands(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((o.what or o.name, given[o.name]) for o in command_options(spec.name) if given[o.name])
 
 
+SETTING = "engine setting"
+
+
+def settings(text: str) -> tuple[tuple[str, str], ...]:
+    """(what it is, ``ENGINE:OPTION=VALUE``) of each value that may do more than change what is computed: text that its option
+    does not declare to be harmless, where no file or command is asked about in its place; none for a text that is no spec."""
+    try:
+        spec = parse(text)
+        given, declared = values(spec), declared_as(spec.name)
+    except ValueError:
+        return ()
+    found = []
+    for option in declared.options:
+        if option.type not in ("str", "list") or option.choices or not spec.get(option.name):
+            continue
+        for value in given[option.name] if option.type == "list" else (given[option.name],):
+            files = option.what and libraries(value) == tuple(value.partition("=")[2].split(";"))
+            if not files and not re.fullmatch(option.harmless, value):
+                found.append((SETTING, f"{spec.name}:{option.name}={value}"))
+    return tuple(found)
+
+
+def started(text: str) -> tuple[tuple[str, str], ...]:
+    """``commands`` and ``settings``: all of a spec that is asked about by its words, whatever files come with it."""
+    return commands(text) + settings(text)
+
+
 def command_options(name: str) -> tuple[Option, ...]:
     """The options of an engine whose values are command lines. Raises ``ValueError`` for an unknown engine."""
     return tuple(o for o in declared_as(name).options if o.type == "command")

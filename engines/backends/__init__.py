@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def make(spec: str | EngineSpec) -> "Engine":
     """The engine of a spec. Raises ``EngineMissing`` where it is not installed, cannot be loaded or has no device, ``ValueError``
-    for a wrong spec, ``NotAgreed`` for a file of the spec that was not agreed to or has changed; all with a sentence."""
+    for a wrong spec, ``NotAgreed`` for what of the spec was not agreed to or has changed; all with a sentence."""
     from engines.backends.base import EngineMissing
     from engines.data import held  # here, as whoever checks a spec imports this package for a declaration alone
 
@@ -25,7 +25,7 @@ def make(spec: str | EngineSpec) -> "Engine":
     for _, file in options.loaded(str(checked)):
         if Path(file).exists():  # else the engine itself says what is missing
             held.digest(file)
-    for _, command in options.commands(str(checked)):
+    for _, command in options.started(str(checked)):
         held.of_command(command)
     try:
         module = importlib.import_module(declared.module)

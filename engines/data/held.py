@@ -61,11 +61,11 @@ def digest(path: str | Path) -> str:
 
 
 def of_command(command: str) -> dict[str, str]:
-    """Path -> sha256 of the files that come with a command which an engine starts. Raises ``NotAgreed`` for one that nobody
-    agreed to."""
+    """Path -> sha256 of the files that come with a command which an engine starts; none of a setting. Raises ``NotAgreed`` for
+    what nobody agreed to."""
     if command not in consent().commands:
         raise NotAgreed(
-            f"The command {command[:200]!a} would be started, and nobody agreed to that; nothing was run.", command
+            f"{command[:200]!a} would be started or set, and nobody agreed to that; nothing was run.", command
         )
     return {path: digest(path) for path in consent().commands[command]}
 

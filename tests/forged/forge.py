@@ -142,6 +142,12 @@ PAYLOADS: dict[str, Payload] = {
     "library in the provider's options": Payload(
         ".so", library, option("reference", "onnxruntime:provider_options=backend_path"), code=False
     ),  # no provider of the CPU build reads it
+    "engine setting": Payload(
+        ".csv",
+        cache,
+        option("reference", "onnxruntime:session_config=session.collect_node_memory_stats_to_file"),
+        code=False,
+    ),  # it writes the file, and not the canary
     "library of plugins": Payload(".so", library, option("engine", "tensorrt:plugins"), code=False),
     "float original": Payload(".onnx", model, option("reference", "onnxruntime:model"), code=False),
     "golden outputs": Payload(".py", script, option("reference", "golden:files")),
@@ -289,6 +295,8 @@ def missing(at: Bench, kind: str) -> None:
 
 def swapped(at: Bench, kind: str) -> None:
     """Another content at a place that the victim has agreed to."""
+    if kind == "engine setting":  # the words are all that there is
+        raise Pointless
     payload = PAYLOADS[kind]
     path = at_place(at, kind, at.own)
     path.write_bytes(path.read_bytes() + b"\n")

@@ -20,6 +20,7 @@ KINDS = (
     POSTPROCESS,
     SCORE,
     CHECK,
+    options.SETTING,
     *dict.fromkeys(
         o.what
         for name in discovery.ours()
@@ -33,8 +34,8 @@ class Item(msgspec.Struct, frozen=True):
     """Something that would run or be loaded. ``name``: its source, command or path, as the PROBLEM has it; ``path``: where it
     lies, the command itself for one. ``folder``: the one that it runs in. ``files``: path -> sha256 of all that consent to it
     covers, as they are *now*; one that is not there is left out. ``first_lines``: of a script, or the command itself.
-    ``command``: it is a command line, not a file. ``fault``: why it cannot be agreed to as it is written, the end of a sentence;
-    "" where it can."""
+    ``command``: it is words, not a file: a command line, a setting of an engine. ``fault``: why it cannot be agreed to as it is
+    written, the end of a sentence; "" where it can."""
 
     kind: str
     name: str
@@ -85,6 +86,8 @@ def _of_spec(spec: str, folder: str) -> Iterable[Item]:
     for kind, command in options.commands(spec):
         found = _command(kind, command, folder)
         yield msgspec.structs.replace(found, fault=found.fault or _crooked(spec))
+    for kind, text in options.settings(spec):
+        yield Item(kind, text, text, first_lines=(text,), command=True, fault=_crooked(spec))
     for kind, path in options.loaded(spec):
         fault = path_fault(path) or _crooked(spec)
         yield Item(kind, path, path, "", {} if fault else _digests([path]), fault=fault)

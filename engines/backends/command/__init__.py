@@ -6,7 +6,7 @@ between the program and us, ``engine`` starts it.
 
 from pathlib import Path
 
-from engines.declaration import ByHand, CheckPart, Cure, Declaration, Found, Option, Recipe
+from engines.declaration import NAMES, WORD, ByHand, CheckPart, Cure, Declaration, Found, Option, Recipe
 
 FORMS = ("npz", "json", "npy")
 # Element type -> those that may carry it to and from a program that does not take it, the first one that it takes. All hold every
@@ -87,9 +87,9 @@ DECLARATION = Declaration(
         ),
         Option(
             "dtypes", "list", (), "Element types that the program takes and gives, joined with +; others are carried by these, "
-            "with casts in the model. Default: all.",
+            "with casts in the model. Default: all.", harmless=WORD,
         ),
-        Option("device", "str", "", "What it runs on, for reports."),
+        Option("device", "str", "", "What it runs on, for reports.", harmless=NAMES),
     ),
     required=("run",),
     lists={"dtypes": _dtypes},

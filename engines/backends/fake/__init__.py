@@ -1,6 +1,6 @@
 """The engine with an injected fault, for tests: what is known of it without loading what it runs on."""
 
-from engines.declaration import Declaration, Option
+from engines.declaration import NAMES, WORD, Declaration, Option
 
 DECLARATION = Declaration(
     "fake",
@@ -19,10 +19,13 @@ DECLARATION = Declaration(
             ),
         ),
         Option("at", "str", "run", "When it goes wrong.", ("build", "run")),
-        Option("ops", "list", (), "Only where nodes of all these operators are present, joined with +."),
-        Option("nodes", "list", (), "Only where all nodes with these names are present, joined with +."),
-        Option("size", "str", "0.5", "wrong: results times 1 + size; shifted: results plus size; inf and nan are allowed."),
-        Option("also", "list", (), "wrong: further nodes, each by its NAME*SIZE, joined with +."),
+        Option("ops", "list", (), "Only where nodes of all these operators are present, joined with +.", harmless=NAMES),
+        Option("nodes", "list", (), "Only where all nodes with these names are present, joined with +.", harmless=NAMES),
+        Option(
+            "size", "str", "0.5", "wrong: results times 1 + size; shifted: results plus size; inf and nan are allowed.",
+            harmless=WORD,
+        ),
+        Option("also", "list", (), "wrong: further nodes, each by its NAME*SIZE, joined with +.", harmless=NAMES),
         Option("rate", "float", 1.0, "How often, 0 to 1: drawn by seed and attempt, with per=run by run.", least=0, most=1),
         Option("per", "str", "build", "Whether a build or each run of it is drawn.", ("build", "run")),
         Option("seed", "int", 1, "Of the draws.", least=0),
@@ -37,7 +40,7 @@ DECLARATION = Declaration(
         Option("tactics", "int", 0, "Kernels to choose from for each node, drawn by seed and attempt; 0: no choice.", least=0),
         Option("bad", "int", 0, "With tactics: only where the nodes of the fault chose this one.", least=0),
         Option("storage", "str", "float32", "The storage that is claimed.", ("float32", "float16", "bfloat16")),
-        Option("rebuilt", "str", "", "It claims to have been built before, and that this spec builds the like."),
+        Option("rebuilt", "str", "", "It claims to have been built before, and that this spec builds the like.", harmless=NAMES),
         Option("level", "int", 2, "How hard it optimizes.", least=0, most=2, twin="1"),
         Option("building", "float", 0.0, "Seconds that the first build of a process takes at level 2.", least=0),
         Option("gpus", "int", 0, "The GPUs that a build is said to take.", least=0),

@@ -1,6 +1,6 @@
 """Golden outputs: what is known of them without opening them."""
 
-from engines.declaration import Declaration, Option
+from engines.declaration import NAMES, Declaration, Option
 
 
 def _check_names(pairs: tuple[str, ...]) -> tuple[str, ...]:
@@ -25,7 +25,10 @@ DECLARATION = Declaration(
             "npz, npy, Polygraphy's or trtexec's JSON, .pb, trtexec's .raw, SCRIPT.py with load_outputs(), or folders of them.",
             what="golden outputs",
         ),
-        Option("names", "list", (), "RECORDED=TENSOR for each tensor that is recorded under another name than the model's."),
+        Option(
+            "names", "list", (), "RECORDED=TENSOR for each tensor that is recorded under another name than the model's.",
+            harmless=NAMES,
+        ),
     ),
     lists={"names": _check_names},
     required=("files",),

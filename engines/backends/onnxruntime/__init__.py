@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from engines.backends.onnxruntime import optimizers, outside
-from engines.declaration import QUANTIZATION, ByHand, Declaration, Option, Tracker
+from engines.backends.onnxruntime import harmless, optimizers, outside
+from engines.declaration import QUANTIZATION, WORD, ByHand, Declaration, Option, Tracker
 
 
 def _sort_pairs(option: str, example: str) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
@@ -35,7 +35,7 @@ DECLARATION = Declaration(
     guests=(("provider", "openvino", "openvino"), ("provider", "tensorrt", "tensorrt")),
     options=(
         Option("optimization", "str", "disabled", "Graph optimization level.", optimizers.LEVELS),
-        Option("disabled_optimizers", "list", (), "Optimizers to switch off, joined with +."),
+        Option("disabled_optimizers", "list", (), "Optimizers to switch off, joined with +.", harmless=WORD),
         Option("threads", "int", 1, "Threads inside one operator; 0: one a core.", least=0, most=1024, plain="1"),
         Option("inter_threads", "int", 1, "Operators at once, with execution=parallel; 0: one a core.", least=0, most=1024),
         Option(
@@ -48,16 +48,19 @@ DECLARATION = Declaration(
         ),
         Option(
             "provider_options", "list", (), "KEY=VALUE for the provider, joined with +, such as trt_fp16_enable=1 or use_tf32=0.",
-            what="library in the provider's options",
+            what="library in the provider's options", harmless=harmless.PROVIDER,
         ),
         Option(
             "provider_library", "library", (), "An execution provider that comes as a library of its own: its path.",
             what="execution provider",
         ),
-        Option("provider_name", "str", "", "The name to register that library under; default: made of the file's name."),
+        Option(
+            "provider_name", "str", "", "The name to register that library under; default: made of the file's name.",
+            harmless=WORD,
+        ),
         Option(
             "provider_device", "str", "", "Which of that library's devices: cpu, gpu, npu, its own word, or a number. "
-            "Default: the only one.",
+            "Default: the only one.", harmless=WORD,
         ),
         Option(
             "provider_precision", "str", "", "What that library's provider computes in; decides the tolerance. Default: fp32.",
@@ -66,6 +69,7 @@ DECLARATION = Declaration(
         Option(
             "session_config", "list", (),
             "KEY=VALUE of the session's configuration, joined with +, such as session.intra_op.allow_spinning=0.",
+            harmless=harmless.SESSION,
         ),
         Option(
             "prepacking", "bool", None,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engines.declaration import QUANTIZATION, ByHand, CheckPart, Cure, Declaration, Found, Option, Recipe, Tracker
+from engines.declaration import QUANTIZATION, WORD, ByHand, CheckPart, Cure, Declaration, Found, Option, Recipe, Tracker
 from engines.options import tell_apart
 
 _SOURCE = Path(__file__).with_name("check.py.txt")
@@ -57,7 +57,7 @@ DECLARATION = Declaration(
             "precision", "str", "default", "Inference precision hint; default: OpenVINO's own choice for this device.",
             ("default", "f32", "f16", "bf16"),
         ),
-        Option("device", "str", "CPU", "An OpenVINO device, such as CPU, GPU.0, NPU, AUTO or HETERO:GPU+CPU."),
+        Option("device", "str", "CPU", "An OpenVINO device, such as CPU, GPU.0, NPU, AUTO or HETERO:GPU+CPU.", harmless=WORD),
         Option("threads", "int", 1, "Threads of the CPU device; 0: OpenVINO's own choice.", least=0, most=1024, plain="1"),
         *QUANTIZATION,
     ),

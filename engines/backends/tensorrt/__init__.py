@@ -7,7 +7,7 @@ what check.py and other tools need.
 """
 
 from engines.backends.tensorrt import outside
-from engines.declaration import ByHand, Declaration, Option, Tracker
+from engines.declaration import NAMES, WORD, ByHand, Declaration, Option, Tracker
 
 _SHARED = (
     Option(
@@ -43,9 +43,15 @@ _SHARED = (
         "Whether builds share what they timed, with later sessions on this machine too; repeated builds never do.",
         ("shared", "off"),
     ),
-    Option("min_shapes", "list", (), "Smallest shapes of dynamic inputs, as x:1x3x64x64+y:1; default: as fed."),
-    Option("opt_shapes", "list", (), "Usual shapes, for which kernels are chosen; default: as fed."),
-    Option("max_shapes", "list", (), "Largest shapes; default: as fed."),
+    Option(
+        "min_shapes",
+        "list",
+        (),
+        "Smallest shapes of dynamic inputs, as x:1x3x64x64+y:1; default: as fed.",
+        harmless=NAMES,
+    ),
+    Option("opt_shapes", "list", (), "Usual shapes, for which kernels are chosen; default: as fed.", harmless=NAMES),
+    Option("max_shapes", "list", (), "Largest shapes; default: as fed.", harmless=NAMES),
 )
 
 _TRACKER = Tracker(
@@ -89,7 +95,10 @@ DECLARATION = Declaration(
             "constraints", "str", "obey", "Whether layers kept in FP32 must be, in weakly typed builds.",
             ("obey", "prefer", "none"),
         ),
-        Option("tactic_sources", "list", (), "Where kernels come from, joined with +, such as CUBLAS+CUDNN; default: its own."),
+        Option(
+            "tactic_sources", "list", (), "Where kernels come from, joined with +, such as CUBLAS+CUDNN; default: its own.",
+            harmless=WORD,
+        ),
         Option(
             "tactics", "str", "auto",
             "How choices of kernels are recorded and forced. auto: the algorithm selector, where the version has it.",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from engines import discovery
 from engines.backends.onnxruntime.optimizers import KNOWN
-from engines.declaration import Option
-from engines.options import check, declared_as, split_paths, values
+from engines.declaration import NAMES, Declaration, Option
+from engines.options import SETTING, check, declared_as, split_paths, started, values
 from engines.spec import EngineSpec, parse
 
 
@@ -42,6 +42,40 @@ def value_of(option: Option) -> st.SearchStrategy[str]:
         case "list":
             return st.lists(name, max_size=3).map("+".join)
     return st.text("abcXYZ_.1", min_size=1)
+
+
+def test_every_option_says_what_its_value_is() -> None:
+    """A number, a switch or one of a list; a file or a command, which are asked about; or text that is, but where it is declared
+    to be harmless: of no such text is any path taken from a session for granted, but names of tensors, which nothing opens."""
+    for declared in discovery.ours().values():
+        for option in declared.options:
+            spec = f"{declared.name}:{option.name}="
+            if option.type in ("file", "library", "command"):
+                assert option.what, spec
+            elif option.type in ("str", "list") and not option.choices:
+                assert option.harmless, spec
+                pair = option.name in ("session_config", "provider_options")
+                if option.harmless != NAMES and not declared.hidden:
+                    texts = (
+                        ("/a", "a/b", "..\\b")
+                        if not pair
+                        else ("any=1", "session.disable_prepacking=/a", "use_tf32=a/b")
+                    )
+                    for text in texts:
+                        assert not re.fullmatch(option.harmless, text), spec
+
+
+def test_what_no_declaration_knows_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting of an engine of another package, whose author has said nothing of it, too."""
+    written = "onnxruntime:session_config=session.collect_node_memory_stats_to_file=/x"
+    assert started(written) == ((SETTING, written),)
+    assert started("onnxruntime:session_config=session.disable_prepacking=1,provider_options=use_tf32=0") == ()
+    assert [text for _, text in started("onnxruntime:provider_options=backend_path=/a.so+depth=3")] == [
+        "onnxruntime:provider_options=depth=3"
+    ]
+    theirs = Declaration("theirs", "", "", (Option("cache", "str", "", ""), Option("level", "int", 0, "")))
+    monkeypatch.setattr(discovery, "find", lambda name: theirs)
+    assert started("theirs:cache=/x,level=3") == ((SETTING, "theirs:cache=/x"),)
 
 
 @st.composite

@@ -92,7 +92,8 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def agreed(*paths: Path) -> Any:
-    return held.under(Consent(files={str(path): digest_file(path) for path in paths}))
+    setting = "onnxruntime:provider_options=depth=3"  # of a key that only this provider knows
+    return held.under(Consent(files={str(path): digest_file(path) for path in paths}, commands={setting: ()}))
 
 
 def test_a_plug_in_is_loaded_as_agreed_and_computes_on_the_device_that_was_chosen(library: Path) -> None:
