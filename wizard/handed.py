@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from engines.checker import environment
-from engines.store import regular
+from engines.store import decoding, regular
 from engines.store.content import write_own
 from wizard import trust
 from wizard.problem import Problem
@@ -105,7 +105,7 @@ def _key(place: Path, problem: Problem) -> str:
 def _all() -> dict[str, Handed]:
     """A file that cannot be read, or that others own or could write, hands on nothing."""
     with contextlib.suppress(ValueError):
-        return msgspec.json.decode(regular.read_own(file()), type=dict[str, Handed])
+        return decoding.decode(regular.read_own(file()), dict[str, Handed])
     return {}
 
 

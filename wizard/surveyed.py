@@ -20,7 +20,7 @@ from engines.checker import environment
 from engines.cores import list_cores
 from engines.declaration import Declaration
 from engines.store import decoding, regular
-from engines.store.content import atomic
+from engines.store.content import write_own
 from wizard.machine_room import MachineProblem, ask
 from wizard.session.condensed import cache_file
 
@@ -146,5 +146,5 @@ def _read() -> dict[str, Kept]:
 
 
 def _write(kept: dict[str, Kept]) -> None:
-    with contextlib.suppress(OSError), atomic(_file()) as temporary:
-        temporary.write_bytes(msgspec.json.encode(Cache(FORMAT, kept)))
+    with contextlib.suppress(OSError):
+        write_own(_file(), msgspec.json.encode(Cache(FORMAT, kept)))

@@ -8,7 +8,6 @@ Sources are paths: Polygraphy's JSON, ``.npz`` and ``.safetensors`` (arrays by i
 
 import contextlib
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -24,7 +23,7 @@ from engines.data.input_problem import InputProblem
 from engines.graph.load import np_dtype
 from engines.nearest import suggest_or_list
 from engines.sources import split_function
-from engines.store import regular
+from engines.store import decoding, regular
 
 IMAGES = (".png", ".jpg", ".jpeg")
 RAW = (".bin",)  # nothing but values, as trtexec's --loadInputs takes them; type and shape are the model's to say
@@ -159,7 +158,7 @@ def read_safetensors(file: Path) -> dict[str, Array]:
             size = min(
                 int.from_bytes(opened.read(8), "little"), regular.size(file)
             )  # of a header, unless it is another file
-            header = json.loads(opened.read(size))
+            header = decoding.decode(opened.read(size))
         data, arrays = np.memmap(file, np.uint8, "r", offset=8 + size), dict[str, Array]()
         for name, told in header.items():
             if name != "__metadata__":

@@ -91,7 +91,7 @@ def _read_file(source: str, opened: Callable[[str], Path]) -> Iterable[Sample | 
 
 
 def _read_json(path: Path) -> list[Sample]:
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):  # which the reader of Polygraphy's files tells
         if (exported := _read_trtexec(path)) is not None:
             return [exported]
     runs = polygraphy.read_outputs(path)

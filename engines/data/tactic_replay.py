@@ -67,7 +67,7 @@ def encode_replay(replay: Mapping[str, str]) -> bytes:
     that is no algorithm, such as an entry of a timing cache: Polygraphy has no word for it."""
     layers: dict[str, Any] = {}
     for layer, choice in replay.items():
-        algorithm = json.loads(choice)
+        algorithm = decoding.decode(choice.encode())
         if not {"implementation", "tactic", "inputs", "outputs"} <= set(algorithm):
             raise ValueError(f"The choice of '{layer}' is no algorithm.")
         layers[layer] = _tag_algorithm(algorithm)
@@ -103,7 +103,7 @@ def by_chance(builds: int, good: int, bad: int) -> float:
 
 def describe_algorithm(choice: str) -> str:
     """A choice in Polygraphy's words."""
-    found = json.loads(choice)
+    found = decoding.decode(choice.encode())
     sides = (f"{name.title()}: {_write_tuple(map(_describe_tensor, found[name]))}" for name in ("inputs", "outputs"))
     return " | ".join((f"(Implementation: {found['implementation']}, Tactic: {found['tactic']})", *sides))
 

@@ -24,6 +24,7 @@ from engines.probe import Check, Measure, Measurement
 from engines.search.ddmin import ddmin
 from engines.search.statistics import binomial_interval, looks_to_see
 from engines.search.whole import probe_whole
+from engines.store import decoding
 
 # Good builds into which guilty choices are forced: a good build may share one of two choices that only do harm together, and the
 # chance that three do is small. Chosen, not measured: each costs a delta debugging where the guilty ones do not break it.
@@ -136,8 +137,8 @@ def differing_layers(good: Choices, bad: Choices) -> tuple[str, ...]:
 def shorten_choice(choice: str) -> str:
     """A choice in a few words: its tactic."""
     try:
-        found = msgspec.json.decode(choice.encode())
-    except msgspec.DecodeError:
+        found = decoding.decode(choice.encode())
+    except ValueError:
         found = None
     return f"tactic {found['tactic']}" if isinstance(found, dict) and "tactic" in found else choice[:60]
 

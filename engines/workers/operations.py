@@ -45,7 +45,7 @@ from engines.probe import (
     Status,
     Unroll,
 )
-from engines.store import memory, sound
+from engines.store import decoding, memory, sound
 from engines.store.content import Damaged, Store, is_digest
 from engines.workers import artifact_files, captures, measure, stating, unrolling
 from engines.workers.captures import ReferenceFailed
@@ -222,7 +222,7 @@ def _import_ir(path: Path, store: Store) -> Measurement:
 
 
 def _construct_model(probe: Construct, store: Store) -> Measurement:
-    declared = msgspec.json.decode(probe.declared, type=Construction)
+    declared = decoding.decode(probe.declared.encode(), Construction)
     facts: dict[str, Any] = {"model": load.save(store, construct.construct(declared))}
     if probe.feed:
         feeds = construct.draw_feeds(declared, probe.seed)

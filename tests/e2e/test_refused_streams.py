@@ -80,10 +80,16 @@ def test_streams_that_are_closed_or_full(surroundings, tmp_path: Path, line: str
         assert not ran.out, "what is meant for stderr never lands on stdout"
 
 
+def test_no_session_begins_that_nobody_would_see(surroundings, tmp_path: Path) -> None:
+    """It was refused once its runner was at work, which went on for seconds."""
+    ran = shell(f"narrowdown run MODEL --engine onnxruntime --session {tmp_path}/s >&-", surroundings, tmp_path)
+    assert (ran.code, (tmp_path / "s").exists()) == (4, False)
+
+
 def test_a_session_keeps_its_files_where_streams_are_closed(surroundings, tmp_path: Path) -> None:
     """The numbers 0 to 2 are not given to the session's own files, into which somebody's print would go."""
-    ran = shell(f"narrowdown step sanitize MODEL --session {tmp_path}/s <&- >&- 2>&-", surroundings, tmp_path)
-    assert ran.code == 4
+    words = f"narrowdown step sanitize MODEL --session {tmp_path}/s --display none <&- >&- 2>&-"
+    assert shell(words, surroundings, tmp_path).code == 0
     for line in (tmp_path / "s" / "journal.jsonl").read_bytes().splitlines():
         assert json.loads(line)["crc"]
     assert shell(f"narrowdown show {tmp_path}/s", surroundings, tmp_path).code == 0

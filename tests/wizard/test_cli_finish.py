@@ -41,6 +41,26 @@ def test_a_model_that_cannot_be_written_keeps_no_bundle_from_being_written(
     assert "could not be written" in "".join(capsys.readouterr())
 
 
+def test_a_report_that_is_not_there_is_not_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """On a full disk at the end it was named as if it were there, with exit code 0."""
+
+    def full(*_: Any) -> str:
+        raise OSError(28, "No space left on device", str(tmp_path / "report.html"))
+
+    from tests.forged import forge
+
+    place = forge.released(tmp_path / "base")
+    before = (place / "report.html").exists()
+    monkeypatch.setattr(finish, "hand_on", full)
+    monkeypatch.setattr(finish, "write_worked_around", lambda _: "")
+    assert finish.finish(place, 0, text=True) == 4
+    said = capsys.readouterr().out
+    assert before or "report.html" not in said
+    assert "narrowdown resume" in said
+
+
 @pytest.mark.parametrize(("check", "stops", "nothing"), [("c", 1, True), ("c", 2, False), ("", 1, False)])
 def test_a_check_has_answered_nothing_where_the_first_question_was_the_last(
     check: str, stops: int, nothing: bool

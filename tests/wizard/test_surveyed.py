@@ -108,6 +108,17 @@ def test_what_is_fleeting_changes_nothing(asked: Asked, monkeypatch: pytest.Monk
     assert "onnxruntime" not in asked[-1]
 
 
+def test_it_is_asked_once_whatever_the_mask_of_new_files(asked: Asked) -> None:
+    """By 002, where a group shares its files, no cache was ever believed."""
+    before = os.umask(0o002)
+    try:
+        surveyed.survey()
+        surveyed.survey()
+    finally:
+        os.umask(before)
+    assert asked[1] != asked[0], "the second asks no more than what does not load"
+
+
 def test_a_cache_that_cannot_be_written_is_none(asked: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     assert surveyed.survey()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from wizard.cli import entry
 from wizard.tui.client import log_of
 
 ROOTS = [Path(str(find_spec(name).origin)).parent for name in ("engines", "wizard")]
@@ -69,6 +70,35 @@ def test_nothing_unpickles_evaluates_or_starts_a_shell() -> None:
 def test_a_log_that_lies_elsewhere_is_not_read(tmp_path: Path, name: str) -> None:
     assert log_of(tmp_path, name) is None
     assert log_of(tmp_path, "logs/012-measure-ab.log") == tmp_path / "logs" / "012-measure-ab.log"
+
+
+# Lines of our own processes to each other, what an engine or our own table says, and two formats of arrays, which say what is
+# wrong with them in their own words and know NaN.
+OWN_JSON = {
+    "engines/backends/survey.py", "engines/backends/tensorrt/layers.py", "engines/backends/tensorrt/timings.py",
+    "engines/contract/suite.py", "engines/data/golden.py", "engines/data/polygraphy.py", "engines/known/varied.py",
+    "engines/steps/trigger.py", "engines/store/decoding.py", "engines/workers/child.py", "engines/workers/gpus.py",
+    "engines/workers/modelfiles.py", "engines/workers/withheld.py", "engines/workers/worker.py", "wizard/cli/matrix.py",
+    "wizard/runner/client.py", "wizard/runner/process.py", "wizard/runner/replay.py", "wizard/session/state.py",
+    "wizard/surveyed.py",
+}  # fmt: skip
+
+
+def test_json_of_files_is_decoded_in_one_place() -> None:
+    """Elsewhere a file of 200,000 ``[`` is no ``ValueError``, and ended with 70."""
+    found = {
+        path.relative_to(next(root.parent for root in ROOTS if path.is_relative_to(root))).as_posix()
+        for path, node in nodes()
+        if isinstance(node, ast.Call)
+        and called(node) in ("json.loads", "json.load", "msgspec.json.decode", "msgspec.json.Decoder")
+    }
+    assert found - OWN_JSON == set()
+
+
+def test_a_report_that_is_nested_too_deeply_is_a_bad_one(tmp_path: Path) -> None:
+    (tmp_path / "check.py").touch()
+    (tmp_path / "report.json").write_text("[" * 200_000)
+    assert entry.main(["trigger", str(tmp_path)]) == 2
 
 
 def test_nobody_but_the_gate_makes_a_consent() -> None:

@@ -1,5 +1,6 @@
 """Entry point: parse, hand over to the command's module, turn every problem into one sentence and an exit code."""
 
+import argparse
 import atexit
 import contextlib
 import errno
@@ -54,6 +55,7 @@ def run(words: list[str]) -> int:
         from wizard.cli.arguments import parse
 
         arguments = parse(words)
+        refuse_unseen(arguments)
         code = int(arguments.command(arguments))
         sys.stdout.flush()  # a full disk behind it is told now, not by the interpreter
     except Refusal as refusal:
@@ -102,6 +104,13 @@ def run(words: list[str]) -> int:
         last_resort(type(problem), problem, problem.__traceback__)
         return OUR_FAULT
     return code
+
+
+def refuse_unseen(arguments: argparse.Namespace) -> None:
+    """Raise Refusal for a session that would be shown where standard output is closed, before it begins."""
+    shown = getattr(arguments, "display", "none") != "none" or getattr(arguments, "json", False)
+    if isinstance(sys.stdout, streams.Closed) and shown:
+        raise Missing(CLOSED)
 
 
 def say_change(place: object = None) -> int:

@@ -10,7 +10,7 @@ from wizard import terminal
 from wizard.bundle.check_script import can_check
 from wizard.bundle.export import TRACES, hand_on
 from wizard.bundle.models import write_worked_around
-from wizard.exits import NEEDS_PERSON, STOPPED, UNRESOLVED
+from wizard.exits import MISSING, NEEDS_PERSON, STOPPED, UNRESOLVED
 from wizard.ladder.offer import offer_ladder
 from wizard.machine_room import MachineProblem
 from wizard.report.document import Report
@@ -30,10 +30,12 @@ class Written(NamedTuple):
 
     case: str = ""  # the folder of the bundle
     model: str = ""  # the file of the model with the workaround
+    report: bool = True  # whether the report and the bundle could be written
 
 
-def finish(place: Path, code: int, *, text: bool) -> None:
+def finish(place: Path, code: int, *, text: bool) -> int:
     """Hand on what the session at ``place`` has found; ``code``: how its runner ended, ``text``: whether people read its output.
+    The exit code: 4 in place of ``code`` where the report or the bundle could not be written.
 
     A session that is not at its end is only told about. Raises SessionProblem where one of its files is gone, once all else is
     written.
@@ -41,7 +43,7 @@ def finish(place: Path, code: int, *, text: bool) -> None:
     reading = read(place)
     if code in (STOPPED, NEEDS_PERSON):
         terminal.say(f"the session is safe: 'narrowdown resume {folders.name_for_command(place)}' goes on ({place}).")
-        return
+        return code
     if not reading.state.end:
         # A runner that has closed the session holds it for a moment still, and goes on with nothing.
         if reading.state.closed is None and lock.holder(place) is not None:
@@ -49,18 +51,19 @@ def finish(place: Path, code: int, *, text: bool) -> None:
             terminal.say(
                 f"the work goes on: 'narrowdown resume {name}' comes back to it, 'narrowdown watch {name}' looks on."
             )
-        return
+        return code
     report = handed_on(reading)
     written = _write(reading, report)
     if code == UNRESOLVED and _answered_nothing(reading) and not (text and _one_terminal()):
         terminal.say(report.explanation)  # what the checker printed last, where it answers nothing or passes nothing
     if text:
         _tell(reading, report, written)
+    return code if written.report else MISSING
 
 
 def _write(reading: Reading, report: Report) -> Written:
     """Model, report and bundle: what cannot be written is said, and keeps nothing else from being written."""
-    model, case = "", ""
+    model, case, told = "", "", True
     lost: SessionProblem | None = None
     try:
         model = write_worked_around(reading)
@@ -71,10 +74,11 @@ def _write(reading: Reading, report: Report) -> Written:
     try:
         case = hand_on(reading, report, model)
     except (SessionProblem, MachineProblem, OSError) as error:
+        told = False
         terminal.say(f"the report or the bundle could not be written: {_say_why(error)}")
     if lost is not None:
         raise lost
-    return Written(case, model)
+    return Written(case, model, told)
 
 
 def _say_why(error: Exception) -> object:
@@ -117,9 +121,12 @@ def _tell(reading: Reading, report: Report, written: Written) -> None:
             print(f"           {visible((Path(written.case) / TRACES).read_text(encoding='utf-8').strip())}")
     if written.model:
         print(f"  model    {written.model}  (with the workaround applied)")
-    print(f"  report   {place / 'report.html'}")
-    print(f"  session  {place}")
     name = folders.name_for_command(place)
+    if written.report:
+        print(f"  report   {place / 'report.html'}")
+    else:
+        print(f"  report   narrowdown resume {name}  (writes what could not be written, once it can)")
+    print(f"  session  {place}")
     if offer(state, problem):
         asked = ask_known(report)
         print(f"  next     narrowdown after {name}  ({asked[:1].lower()}{asked[1:]})")

@@ -9,7 +9,7 @@ import msgspec
 
 from engines.store import decoding
 from wizard import terminal
-from wizard.exits import NEEDS_PERSON, OUR_FAULT, STOPPED
+from wizard.exits import MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
 from wizard.flow.model import Flow
 from wizard.plain import Display, Refused, json_line
 from wizard.runner import requests
@@ -301,10 +301,14 @@ class Follower:
         from engines import installed  # of one command in a thousand
 
         changed, code = installed.say_change(), self._client.exit_code()
+        lost, ours = "The runner ended unexpectedly", OUR_FAULT
         if self.watched:  # whose program it was, and what ended it, is no fault of the one who looks
             lost, ours = f"nothing works on this session now; 'narrowdown resume {self._name}' takes over.", STOPPED
+        elif changed:
+            ours = MISSING
+        elif code is None and not self._client.crashed():
+            lost, ours = f"{lost}: it was killed, by somebody or by a system that ran out of memory.", STOPPED
         else:
-            lost, ours = "The runner ended unexpectedly. What was measured is kept: ", OUR_FAULT
-            lost += f"'narrowdown resume {self._name}' goes on."
+            lost = f"{lost}. What was measured is kept: 'narrowdown resume {self._name}' goes on."
         self._say(f"narrowdown: {visible(text) or changed or lost}")
         return code or ours

@@ -328,8 +328,7 @@ def walk(
         return code  # that was said just now, and what would write it has been changed, too
     from wizard.cli.finish import finish
 
-    finish(place, code, text=name in ("plain", "rich"))
-    return code
+    return finish(place, code, text=name in ("plain", "rich"))
 
 
 def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
@@ -425,5 +424,5 @@ def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool
     if left is not None and not watching:
         from wizard.cli.finish import finish
 
-        finish(left, code, text=True)
+        return finish(left, code, text=True)
     return code

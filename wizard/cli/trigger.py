@@ -1,11 +1,10 @@
 """``narrowdown trigger CASE``: what triggers the case of a session, or of a bundle?"""
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from engines.store import regular
+from engines.store import decoding, regular
 from wizard import handed, trust
 from wizard.after import begin_after
 from wizard.cli import run
@@ -67,7 +66,7 @@ def _of_bundle(arguments: argparse.Namespace, bundle: Path, params: dict[str, st
 def _read_report(bundle: Path) -> dict[str, Any]:
     """Engine, reference, metric and tolerance. Raises Refusal where the bundle does not say them."""
     try:
-        report = json.loads(regular.read(bundle / _REPORT))
+        report = decoding.decode(regular.read(bundle / _REPORT))
         environment = report["environment"]
         specs = {name: str(environment[name]["spec"]) for name in ("engine", "reference")}
         return {**specs, "metric": str(report["metric"]), "tolerance": float(report["tolerance"])}

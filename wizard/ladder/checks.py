@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from engines.store import regular
+from engines.store import decoding, regular
 from engines.store.content import write_atomically
 from engines.store.scratch import scratch
 from wizard.bundle.case import FILES
@@ -69,8 +69,8 @@ def ask(case: Case, place: Place, timeout: float, kept: Path) -> Answer:
 def recall(case: Case, place: Place, kept: Path) -> Answer | None:
     """What this release was seen to answer; None where it was not asked, or is not one that was installed for ladders."""
     if place.folder is not None:
-        with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
-            return msgspec.json.decode(_record(case, place, kept).read_bytes(), type=Answer)
+        with contextlib.suppress(OSError, ValueError):
+            return decoding.decode(_record(case, place, kept).read_bytes(), Answer)
     return None
 
 

@@ -6,6 +6,7 @@ Every method may be called from any thread. Nothing here imports an engine.
 import contextlib
 import errno
 import os
+import signal
 import socket
 import sys
 import threading
@@ -40,6 +41,9 @@ _CLOSED = {
     errno.EPERM: "There is no permission to write into",
     errno.EROFS: "The disk is read-only that holds",
 }
+
+# How a process ends that a fault of its own has ended, not somebody else's signal.
+_CRASHES = frozenset(-n for n in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE))
 
 if TYPE_CHECKING:
     import subprocess
@@ -285,6 +289,10 @@ class Client:
         if self._closed is None:
             self.poll()
         return self._closed.exit_code if self._closed else None
+
+    def crashed(self) -> bool:
+        """Whether the runner that this client started died of a fault of its own, as it was not killed from outside."""
+        return self._process is not None and self._process.poll() in _CRASHES
 
     def close(self) -> None:
         """Leave the session. A runner that is not detached ends when its controller has left."""

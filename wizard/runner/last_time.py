@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from engines.search.cost import settle_between
-from engines.store import regular
+from engines.store import decoding, regular
 from engines.store.content import turn, write_own
 from wizard.problem import Problem
 from wizard.runner.estimate import LIKE_LAST_TIME, Estimate
@@ -113,8 +113,8 @@ def keep_seconds(problem: str, place: str, seconds: float) -> None:
 def _read() -> Kept:
     """Empty where there is none or it is none of ours: a link, another's, one that others may write."""
     try:
-        return msgspec.json.decode(regular.read_own(find_file(), MOST, links=False), type=Kept)
-    except (msgspec.DecodeError, RuntimeError):  # the latter where nobody knows where the home is
+        return decoding.decode(regular.read_own(find_file(), MOST, links=False), Kept)
+    except (ValueError, RuntimeError):  # the latter where nobody knows where the home is
         return {}
 
 

@@ -95,5 +95,9 @@ class Onlooker:
         """As in the session's last event; None where that is no end."""
         return self._closed.exit_code if self._closed else None
 
+    def crashed(self) -> bool:
+        """Of a runner on another machine nobody here knows."""
+        return False
+
     def close(self) -> None:
         """There is nothing to leave."""

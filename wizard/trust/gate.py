@@ -10,7 +10,7 @@ import msgspec
 
 from engines.consent import Consent
 from engines.sources import postprocess_script, score_script, scripts
-from engines.store import regular
+from engines.store import decoding, regular
 from engines.store.content import turn, write_own
 from wizard.problem import Problem
 from wizard.session.problems import SessionProblem
@@ -129,7 +129,7 @@ def trust_file() -> Path:
 def trusted() -> dict[str, str]:
     """Key -> path of what was agreed to. A file that cannot be read, or that others own or could write, trusts nothing."""
     with contextlib.suppress(ValueError):
-        return msgspec.json.decode(regular.read_own(trust_file()), type=dict[str, str])
+        return decoding.decode(regular.read_own(trust_file()), dict[str, str])
     return {}
 
 
