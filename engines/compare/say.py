@@ -4,11 +4,13 @@ import math
 from collections.abc import Iterable, Sequence
 
 from engines.compare.criterion import Criterion
-from engines.compare.judge import badness, places, use_up
+from engines.compare.judge import badness, limit, margin, places, use_up
 from engines.probe import HUGE, SampleResult
 
 # A margin below it is said as "just below": "1.01 times below" is read as half as much at least. Chosen.
 NEAR = 1.1
+# What an output is that has no values to compare, by the ``problem`` of its score.
+UNLIKE = {"missing": "missing", "shape": "of another shape than the reference's"}
 
 
 def wrong_by(error: float | None, metric: str = "") -> str:
@@ -35,6 +37,8 @@ def say_worst(results: Iterable[SampleResult], criterion: Criterion) -> str:
         return wrong_by(None)
     worst = max(scores, key=lambda score: use_up(score, criterion))
     error = badness(worst, criterion)
+    if worst.problem:
+        return UNLIKE.get(worst.problem, worst.problem)
     return say_part(error, criterion.metric, places(worst, criterion)) if error else "no difference"
 
 
@@ -43,6 +47,14 @@ def say_amount(error: float, metric: str) -> str:
     if error >= HUGE:
         return "an infinite amount"
     return f"{say_percent(error)}" if metric == "rel_l2" else f"{error:.3g}"
+
+
+def say_most(error: float, criterion: Criterion) -> str:
+    """The worst error of all that a workaround was tried on, beside what is allowed, and whether that is close."""
+    most, allowed = (say_amount(value, criterion.metric) for value in (error, limit(criterion, "")))
+    if 1 <= margin(criterion, error) < NEAR:
+        return f"the error is at most {most}, just below the {allowed} that is allowed"
+    return f"the error is at most {most}, and {allowed} is allowed"
 
 
 def say_percent(share: float) -> str:

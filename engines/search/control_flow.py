@@ -96,7 +96,7 @@ def fix_control_flow(ask: Inquiry) -> Sub[Fixed]:
         right, len(others), len(given), right_given, len(others), error=find_worst(restrict(tried, others), rule)
     )
     unseen = yield from _try_near(ask, model, fixed, tried, unseen, runs=shown)
-    error = worst(tried.results, rule)[2]
+    error = max(worst(tried.results, rule)[2], unseen.error)
     nodes = tuple(one.node for one in list_opened(made))
     cure = Workaround(
         kind="control-flow",

@@ -514,7 +514,7 @@ class Fewest(KeptSets):
         good = len(seen) - len(list_failing(counted, self.ask.criterion))
         reason = "" if m.status == "ok" else m.message
         became = dict(m.facts.get("build", {}).get("kept", {}))
-        error = self.find_error(m)
+        error = max(self.find_error(m), unseen.error if unseen else 0.0)
         bend = next(((k, p) for k, p in curve if p.knee), None)
         knee = Knee(*bend, ok=self.count_right(bend[0])) if bend else None
         return Kept(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from engines.asking import StepRefused, Sub
-from engines.compare.say import say_amount
+from engines.compare.say import say_amount, say_most
 from engines.findings import Point, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.quantized import find_leavable_layers
@@ -24,8 +24,8 @@ TOLD = 12  # names of nodes in a sentence
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """``outcome`` as in PrecisionOutcome; ``keep`` node ids; ``error`` the worst badness over all samples. ``reason``: why
-    everything kept could not be measured."""
+    """``outcome`` as in PrecisionOutcome; ``keep`` node ids; ``error`` the worst badness of all samples, unseen ones too.
+    ``reason``: why everything kept could not be measured."""
 
     outcome: str
     keep: tuple[int, ...] = ()
@@ -120,7 +120,7 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
     tried = say_tried(kept.samples_ok, kept.samples_n, kept.unseen, len(kept.slight), len(kept.noisy))
     return (
         f"Keeping {say_counted(ask, kept)}: {tried}. "
-        f"With it the error is at most {_say_most(ask, kept)}, and {_say(ask, ask.criterion.tolerance)} is allowed. "
+        f"With it {say_most(kept.error, ask.criterion)}. "
         f"Kept: {names}."
         f"{_say_nearly_all(ask, kept)}{_say_without(ask, kept)}{_say_obeyed(kept.became)}{_say_knee(ask, kept)}"
     )
@@ -135,12 +135,6 @@ def _say_names(ask: Inquiry, keep: NodeSet) -> str:
 
 def _say(ask: Inquiry, error: float) -> str:
     return say_amount(error, ask.criterion.metric)
-
-
-def _say_most(ask: Inquiry, kept: Kept) -> str:
-    """The worst error of those it was made on, and of the others where that is larger."""
-    own, others = _say(ask, kept.error), kept.unseen.error if kept.unseen else 0.0
-    return f"{own}, on those it had not seen {_say(ask, others)}" if others > kept.error else own
 
 
 def _say_knee(ask: Inquiry, kept: Kept) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from engines.asking import StepContext
 from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
 from engines.compare.judge import badness, gives_answer, limit, margin
-from engines.compare.say import NEAR, say_allowed, say_error, say_percent, say_sample, wrong_by
+from engines.compare.say import NEAR, UNLIKE, say_allowed, say_error, say_percent, say_sample, wrong_by
 from engines.findings import Findings
 from engines.probe import HUGE, Measurement, SampleResult, Score
 from engines.search import trial
@@ -21,11 +21,7 @@ if TYPE_CHECKING:  # the step stands on its words
     from engines.steps.compare import CompareOutcome
 
 LOST = "lost"  # OpenVINO's Exp of NaN is infinite: no value of the reference is finite there
-PROBLEMS = {
-    "missing": "missing",
-    "shape": "of another shape than the reference's",
-    LOST: "something else where the reference is infinite or NaN",
-}
+PROBLEMS = {**UNLIKE, LOST: "something else where the reference is infinite or NaN"}
 # Names that exporters give to outputs of class scores: only of these "another answer" is said unasked.
 _CLASS_SCORES = re.compile(r"logit|prob|class|score|softmax|label", re.IGNORECASE)
 # An output that is so many times smaller where it fails than on other samples is called small there. Chosen: a score near its

@@ -457,8 +457,9 @@ def _message(
     if largest is not None:
         errors = [r.error for r in table if r.error is not None]
         quarter = max(1, len(errors) // 4)
+        what = "What is left of the error" if ask.findings.culprits else "The error"
         return (
-            f"The error is spread over many layers, and no single node makes most of it: of {PARTS} parts of the model none "
+            f"{what} is spread over many layers, and no single node makes most of it: of {PARTS} parts of the model none "
             f"makes more than {100 * largest:.0f} % of it. It grows with depth: up to "
             f"{say_amount(max(errors[:quarter]), metric)} in the first quarter, "
             f"{say_amount(max(errors[-quarter:]), metric)} in the last, "

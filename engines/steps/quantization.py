@@ -14,7 +14,7 @@ import msgspec
 from engines.asking import Amount, Count, Described, StepContext, StepRefused, Sub, asked
 from engines.compare.criterion import Criterion, Signature
 from engines.compare.judge import worst
-from engines.compare.say import say_amount
+from engines.compare.say import say_amount, say_most
 from engines.compare.tolerance import criterion
 from engines.findings import Findings, Workaround
 from engines.graph.index import GraphIndex
@@ -244,7 +244,7 @@ def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[
     first = rows[0]
     name = ask.names([first.layer.node])[0]
     lowest = f"The lowest SQNR alone has {name}: {first.db:.1f} dB." if first.db is not None else ""
-    error, allowed = (say_amount(value, ask.criterion.metric) for value in (kept.error, ask.criterion.tolerance))
+    error = say_amount(kept.error, ask.criterion.metric)
     if kept.outcome == "none-needed":
         return f"Quantization costs less than is allowed: no layer needs to stay in float. {lowest}{_say_others(ask)}".strip()
     if kept.outcome == "not-enough":
@@ -260,7 +260,7 @@ def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[
     tried = say_tried(kept.samples_ok, kept.samples_n, kept.unseen, len(kept.slight), len(kept.noisy))
     return (
         f"{len(kept.keep)} of {total} quantized layers left in float: {tried} "
-        f"(error {error}, allowed {allowed}): {names}. {lowest}"
+        f"({say_most(kept.error, ask.criterion)}): {names}. {lowest}"
     )
 
 

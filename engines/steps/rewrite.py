@@ -6,7 +6,9 @@ from typing import Literal
 import msgspec
 
 from engines.asking import Count, Note, StepContext, Sub, asked
+from engines.compare.criterion import Criterion
 from engines.compare.judge import by_sample, judge_whole, margin, worst
+from engines.compare.say import say_most
 from engines.findings import Unseen, Workaround
 from engines.graph import ranges
 from engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measurement
@@ -115,7 +117,7 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
         error=row.error,
         exact=row.exact,
         cost=cure.cost,
-        message=say_cure(row, cure, known),
+        message=say_cure(row, cure, known, ask.criterion),
     )
     beside = known is not None and known.holds
     after = findings if beside else msgspec.structs.replace(findings, workaround=cure)
@@ -203,7 +205,7 @@ def _build_rewritten(ask: Inquiry, one: Rewrite, at: str, row: RewriteRow, plain
     held = set_apart(findings, results)
     tried: Tried = yield from try_unseen(ask, elsewhere, measured[0], held, plain, 0)
     seconds, before = yield from measure_seconds(ask, lambda sample: rewrite_probe(ask, one.name, at, sample))
-    holds = tried.unseen.ok == tried.unseen.n
+    holds, most = tried.unseen.ok == tried.unseen.n, max(error, tried.unseen.error)
     row = msgspec.structs.replace(
         row,
         verdict="cures" if holds else "fails",
@@ -211,6 +213,7 @@ def _build_rewritten(ask: Inquiry, one: Rewrite, at: str, row: RewriteRow, plain
         samples_n=len(results) - len(held),
         held_out_ok=tried.unseen.ok,
         held_out_n=tried.unseen.n,
+        error=most if most < HUGE else None,
         seconds=seconds,
         before=before,
         why="" if holds else "it fails on samples that it was not tried on",
@@ -256,7 +259,7 @@ def _as_workaround(ask: Inquiry, row: RewriteRow, unseen: Unseen) -> Workaround:
     )
 
 
-def say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None) -> str:
+def say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None, rule: Criterion) -> str:
     """What cures it and how it did, in sentences; ``known``: the workaround that there was before."""
     one = find_rewrite(row.rewrite)
     others = f" and {row.held_out_ok} of {row.held_out_n} others" if row.held_out_n else ""
@@ -269,8 +272,8 @@ def say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None) -> str
         how = "laid flat and brought back to shape" if row.rewrite == WRAPS[0] else "handed on by a Max of itself"
         what = f"{changed} is {how}, so that the engine joins no layers there"
     said = (
-        f"It comes right where {what}: right on {row.samples_ok} of {row.samples_n} samples{others}, "
-        f"error {row.error or 0.0:.3g}. {one.proof[:1].upper()}{one.proof[1:]}."
+        f"It comes right where {what}: right on {row.samples_ok} of {row.samples_n} samples{others}; "
+        f"{say_most(cure.error, rule)}. {one.proof[:1].upper()}{one.proof[1:]}."
     )
     if row.exact is not None and row.exact > EXACT:
         said += f" The reference's own answer moves by {row.exact:.2g}."

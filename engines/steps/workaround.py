@@ -9,7 +9,7 @@ import msgspec
 from engines.asking import Amount, Count, Note, StepContext, Sub, asked
 from engines.compare.criterion import Verdict
 from engines.compare.judge import REFUSALS, by_sample, judge_cured, judge_whole, margin, worst
-from engines.compare.say import say_amount, wrong_by
+from engines.compare.say import say_most, wrong_by
 from engines.findings import Close, Findings, Unseen, Workaround
 from engines.graph import ranges
 from engines.graph.quantized import find_leavable_layers
@@ -167,8 +167,7 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
         ok = say_tried(switched.samples_ok, switched.samples_n, switched.unseen)
         off = ", ".join(switched.switched_off) or switched.engine
         gone = " off" if switched.kind in ("optimizer", "tactic") else ""
-        most = say_amount(switched.error, ask.criterion.metric)
-        message = f"{off}{gone}: {ok}. With it the error is at most {most}."
+        message = f"{off}{gone}: {ok}. With it {say_most(switched.error, ask.criterion)}."
         return msgspec.structs.replace(cure, workaround=switched, message=message)
     if hides_when_watched(findings) and not ctx.check:
         apart, said, files = yield from _keep_apart(ask)
@@ -324,7 +323,7 @@ def _write_otherwise(cure: Cure) -> Sub[Cure | None]:
         tried: TriedRewrite = yield from try_rewrite(ask, one, plain)
         if tried.cure is not None:
             probe = rewrite_probe(ask, one.name, tried.at, list_feeds(ask.findings))
-            said = say_cure(tried.row, tried.cure, None)
+            said = say_cure(tried.row, tried.cure, None, ask.criterion)
             return msgspec.structs.replace(cure, workaround=tried.cure, message=said, files=tried.files, probe=probe)
     return None
 
@@ -349,7 +348,7 @@ def _keep_apart(ask: Inquiry) -> Sub[tuple[Workaround | None, str, dict[str, str
         for other, its in cures
         if its is not cure
     )
-    return cure, say_cure(best.row, cure, None) + also, best.files
+    return cure, say_cure(best.row, cure, None, ask.criterion) + also, best.files
 
 
 def _say_exact(engine: str, exact: str) -> str:
@@ -527,8 +526,8 @@ def _verify_option(
         samples_ok=len(good) - len(held),
         samples_n=len(good) - len(held),
         unseen=unseen,
-        error=error,
-        margin=margin(ask.criterion, error),
+        error=(most := max(error, unseen.error)),
+        margin=margin(ask.criterion, most),
         cost=slower,
         minimal=True,
     )

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines.compare.criterion import Criterion
+from engines.compare.say import say_worst
 from engines.probe import Candidate, LoadInputs, Measure, Measurement, SampleResult, Score
 from wizard.flow.model import Answer, End, Flow, FlowNode
 from wizard.plain import JsonDisplay, PlainDisplay, progress_line, say_engines, say_measurement
@@ -303,6 +305,16 @@ def test_of_many_runs_the_worst_is_told() -> None:
     right, wrong = (SampleResult("real:0", (Score("y", rel_l2=error),)) for error in (0.0, 0.142))
     assert say_measurement(Measurement(results=(right,))) == "no difference"
     assert say_measurement(Measurement(results=(right,), runs=((wrong,), (right,)))) == "wrong by 14.2 %"
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"), [("shape", "of another shape than the reference's"), ("missing", "missing")]
+)
+def test_what_has_no_values_to_compare_is_no_output_without_a_difference(problem: str, said: str) -> None:
+    beside, bad = Score("y", rel_l2=0.142), Score("z", problem=problem)
+    runs = ((SampleResult("real:0", (beside,)),), (SampleResult("real:0", (Score("y"), bad)),))
+    assert say_measurement(Measurement(runs=runs, results=runs[0])) == said
+    assert say_worst([SampleResult("real:0", (bad,))], Criterion()) == said, "once there is a tolerance"
 
 
 def test_nothing_is_said_twice() -> None:

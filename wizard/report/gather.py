@@ -9,7 +9,7 @@ import msgspec
 from engines import findings as base
 from engines import outside
 from engines.compare.judge import judge_shrunk
-from engines.compare.say import say_limit
+from engines.compare.say import say_limit, wrong_by
 from engines.compare.values import Values
 from engines.declaration import Cure, Found
 from engines.graph import ranges
@@ -20,7 +20,7 @@ from engines.search.statistics import least_share
 from engines.search.written import FILE
 from engines.spec import parse
 from engines.steps.compare import CompareOutcome
-from engines.steps.layerwise import LayerwiseOutcome
+from engines.steps.confirm import ConfirmOutcome
 from engines.steps.quantization import QuantizationOutcome
 from engines.steps.registry import STEPS, step_makes
 from wizard.byhand import commands
@@ -408,12 +408,23 @@ def headline(
         return end.title if end else "The route was too long to go on"
     first = culprits[0]
     before = _nodes_before(state)
-    size = f"{first.nodes_after} of {count(before, 'node')}" if before else count(first.nodes_after, "node")
-    fails = f"{size} {'fails' if first.nodes_after == 1 else 'fail'}: {name_nodes(first)}"
-    alike = len({kind(culprit) for culprit in culprits}) == 1
-    others = f"{len(culprits) - 1} more in the same way" if alike else count(len(culprits) - 1, "further culprit")
-    more = f", and {others}" if len(culprits) > 1 else ""
-    return f"{fails}{more}{say_cure(workaround if verdict == 'worked-around' else None)}"
+    alike = [c for c in culprits if kind(c) == kind(first)]
+    failing = sum(c.nodes_after for c in alike)
+    size = f"{failing} of {count(before, 'node')}" if before else count(failing, "node")
+    fails = f"{size} {'fails' if failing == 1 else 'fail'}: {name_nodes(first)}"
+    more = f", and {len(alike) - 1} more in the same way" if len(alike) > 1 else ""
+    if others := len(culprits) - len(alike):
+        more += f", and {count(others, 'further culprit')}"
+    return f"{fails}{more}{say_cure(workaround) if verdict == 'worked-around' else _say_left(state, len(culprits))}"
+
+
+def _say_left(state: State, found: int) -> str:
+    """The end of a headline where no cure is known: that the last step that confirmed a culprit saw the model fail without it."""
+    last = next(_outcomes(reversed(state.route), ConfirmOutcome), {})
+    if not last.get("patched_fails") or state.findings.criterion is None:
+        return ""
+    them, off = "it" if found == 1 else "them", wrong_by(last["patched_error"], state.findings.criterion.metric)
+    return f"; without {them} the model is still {off}: something else is wrong, too"
 
 
 def environment(state: State, problem: Problem, machine: Mapping[str, Any]) -> dict[str, Any]:
@@ -501,9 +512,14 @@ def _postprocessed(problem: Problem) -> tuple[str, ...]:
 
 
 def _spread(state: State) -> str:
-    """What layerwise said of an error that no single part stands for, where that is how the search ended."""
-    last = next(_outcomes(reversed(state.route), LayerwiseOutcome), {})
-    return str(last.get("message") or "") if state.findings.spread else ""
+    """What the step said that found an error, or what is left of it, in no single part, where that is how the search ended."""
+    told, before = "", state.taken is not None and state.taken.spread
+    for visit in state.route:
+        outcome, now = visit.outcome or {}, visit.findings.spread if visit.findings else before
+        if outcome.get("spread") or now > before:
+            told = str(outcome.get("message") or "")
+        before = now
+    return told if before else ""
 
 
 def _outcome(state: State, kind: type[msgspec.Struct]) -> dict[str, Any]:

@@ -76,7 +76,11 @@ def summary(report: Report) -> str:
         ),
         *([("nearest to failing", nearest)] if report.margin is not None and report.worst_output else []),
         *([("cause", literal(report.cause) or "?")] if report.cause else []),
-        *([("size", f"{report.nodes_after} of {count(report.nodes_before, 'node')}")] if report.nodes_after else []),
+        *(
+            [("smallest case", f"{report.nodes_after} of {count(report.nodes_before, 'node')}")]
+            if report.nodes_after
+            else []
+        ),
         ("time", f"{duration(report.seconds)}, {count(report.probes, 'probe')}"),
     ]
     text = table(("", ""), rows)
@@ -242,16 +246,12 @@ def workaround(report: Report) -> str:
     w = report.workaround
     if w is None:
         return ""
-    made_on = ", on what it was made on" if w.unseen_n else ""
     rows = [
         ("kind", w.kind),
         ("engine", code(w.engine, LONGEST)),
         ("right on what it was made on", f"{w.samples_ok} of {count(w.samples_n, 'sample')}"),
         ("right on others", f"{w.unseen_ok} of {count(w.unseen_n, 'sample')}" if w.unseen_n else "not tried"),
-        (
-            f"error with it{made_on}",
-            f"{show_error(w.error, report.metric)}, {margin(w.margin)}",
-        ),
+        ("error with it", f"{show_error(w.error, report.metric)} at most, {margin(w.margin)}"),
     ]
     if w.keep_higher:
         rows.append(
@@ -346,7 +346,7 @@ def sets(w: Workaround, metric: str) -> list[str]:
         )
         for p in w.curve
     ]
-    return [table(("nodes in FP32", "error", "all samples run in"), rows)]
+    return [table(("nodes in FP32", "error on what it was made on", "all samples run in"), rows)]
 
 
 def depth(report: Report) -> str:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from engines.compare.criterion import Criterion, Signature, Verdict
 from engines.compare.judge import judge, judge_check, judge_whole
-from engines.compare.say import wrong_by
+from engines.compare.say import UNLIKE, wrong_by
 from engines.findings import Findings
 from engines.graph import ranges
 from engines.probe import (
@@ -214,13 +214,20 @@ def say_worst_run(measurement: Measurement) -> str:
     """Before a tolerance is known: the worst of that run of the build which came out worst, as what comes and goes need not show
     in the first. "" where nothing was scored."""
     runs = [[score for result in run for score in result.outputs] for run in measurement.each_run]
-    scores = max(runs, key=lambda run: (sum(s.new_nonfinite for s in run), max((s.rel_l2 for s in run), default=0.0)))
+    scores = max(runs, key=lambda run: max(map(_rank, run), default=(False, 0, 0.0)))
     return say_worst(scores) if scores else ""
+
+
+def _rank(score: Score) -> tuple[bool, int, float]:
+    """How bad it is, whatever the metric: what has no values to compare has an error of 0."""
+    return bool(score.problem), score.new_nonfinite, score.rel_l2
 
 
 def say_worst(scores: Sequence[Score]) -> str:
     """The worst of some scores, whatever the metric. An error is taken over finite values only, so those that are not come first:
-    ``1,024 values infinite or NaN``."""
+    ``1,024 values infinite or NaN``; before them what cannot be compared: ``of another shape than the reference's``."""
+    if problem := max(scores, key=_rank).problem:
+        return UNLIKE.get(problem, problem)
     broken = sum(score.new_nonfinite for score in scores)
     if broken:
         return f"{count(broken, 'value')} infinite or NaN"
@@ -228,7 +235,7 @@ def say_worst(scores: Sequence[Score]) -> str:
     if lost:
         return f"{count(lost, 'value')} not what the reference has there, infinite or NaN"
     worst = max(scores, key=lambda score: score.rel_l2)
-    if worst.rel_l2 >= HUGE and worst.absmax == 0 and not worst.problem:
+    if worst.rel_l2 >= HUGE and worst.absmax == 0:
         return "not 0, where the reference is"
     return say_error(worst.rel_l2, "rel_l2")
 

@@ -50,9 +50,8 @@ def summary(report: Report) -> list[str]:
             )
         lines.append(f"  workaround ({w.kind}): {what}")
         lines += [f"    In your program: {listing(w.source)}, compute this in float32."] if w.source else []
-        error = f"error {show_error(w.error, report.metric)}, {margin(w.margin)}"
-        told = f"no sample tells whether it is right ({error})" if says_nothing(w) else f"right on {right(w, error)}"
-        lines.append(f"    {told.rstrip(',')}")
+        told = "no sample tells whether it is right" if says_nothing(w) else f"right on {right(w).rstrip(',')}"
+        lines.append(f"    {told} (error {show_error(w.error, report.metric)} at most, {margin(w.margin)})")
         lines += [f"    {fact}" for fact in w.known]
     lines += [f"  {say_weighed(row, report.scores, report.metric)}" for row in report.scores]
     return lines
@@ -140,15 +139,13 @@ def says_nothing(w: Workaround) -> bool:
     return w.kind == "precision" and not w.samples_n + w.unseen_n
 
 
-def right(w: Workaround, error: str = "") -> str:
-    """``8 of 8 samples it was made on (error 0.1 %), and 31 of 32 others,``; the others only where there were any. ``error``: of
-    those that it was made on, where it is to be said; the others may be further off."""
-    own = f" ({error})" if error else ""
+def right(w: Workaround) -> str:
+    """``8 of 8 samples it was made on, and 31 of 32 others,``; the others only where there were any."""
     if not w.unseen_n:
-        return f"{w.samples_ok} of {count(w.samples_n, 'sample')}{own}"
+        return f"{w.samples_ok} of {count(w.samples_n, 'sample')}"
     if not w.samples_n:
-        return f"{w.unseen_ok} of {w.unseen_n} others{own}"
-    made_on = f"{w.samples_ok} of {count(w.samples_n, 'sample')} it was made on{own}"
+        return f"{w.unseen_ok} of {w.unseen_n} others"
+    made_on = f"{w.samples_ok} of {count(w.samples_n, 'sample')} it was made on"
     return f"{made_on}, and {w.unseen_ok} of {w.unseen_n} others,"
 
 

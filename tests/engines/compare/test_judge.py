@@ -18,7 +18,7 @@ from engines.compare.judge import (
     use_up,
     worst,
 )
-from engines.compare.say import say_worst
+from engines.compare.say import say_amount, say_most, say_worst
 from engines.probe import HUGE, Measurement, SampleResult, Score
 
 RULE = Criterion(tolerance=0.01)
@@ -255,3 +255,10 @@ def test_a_share_of_nearly_nothing(
     results = (result("real:0", large, off_by), result("real:1", 1.0, 0.0))
     rule = msgspec.structs.replace(rule, precision="fp16")
     assert list_slight(results, rule) == ({"real:0"} if told else set())
+
+
+@pytest.mark.parametrize(("error", "close"), [(0.00991, True), (0.01, True), (0.0049, False), (0.02, False)])
+def test_what_is_close_to_the_limit_is_called_close(error: float, close: bool) -> None:
+    said = say_most(error, Criterion(tolerance=0.01))
+    assert say_amount(error, "rel_l2") in said
+    assert ("just below the 1 %" in said) == close

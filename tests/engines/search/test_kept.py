@@ -1,30 +1,18 @@
 """What is said of a set of nodes kept in FP32."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
 from engines.asking import StepRefused
-from engines.compare.criterion import Criterion
-from engines.findings import Unseen
 from engines.probe import Measurement, SampleResult
 from engines.search.inquiry import make_inquiry
-from engines.search.kept import Kept, _say_most, list_keepable
+from engines.search.kept import list_keepable
 from engines.search.unseen import restrict
 from engines.search.written import Right
 from engines.views import view_engine
 from tests.engines.steps.simulated import Simulated, graph
-
-
-@pytest.mark.parametrize(
-    ("unseen", "said"),
-    [(0.0, "0.0346 %"), (0.0002, "0.0346 %"), (0.000617, "0.0346 %, on those it had not seen 0.0617 %")],
-)
-def test_at_most_is_no_promise_that_unseen_samples_broke(unseen: float, said: str) -> None:
-    ask: Any = SimpleNamespace(criterion=Criterion())
-    assert _say_most(ask, Kept("found", (1,), error=0.000346, unseen=Unseen(4, 4, error=unseen))) == said
 
 
 def test_a_file_is_said_to_be_tried_on_what_the_set_was_first_made_on() -> None:

@@ -180,6 +180,9 @@ def test_a_wider_set_is_tried_again_on_what_the_smaller_one_was_right_on(other: 
     else:
         assert kept(done) == {2, 7}
         assert (unseen.ok, unseen.n, unseen.error) == (32, 33, 0.5)
+        cure = done.findings.workaround
+        assert cure.error == done.outcome.error == 0.5, "the worst of all that was tried"
+        assert cure.margin == done.outcome.margin < 1
         assert f"{unseen.ok} of {unseen.n} it had not seen" in done.outcome.message
         assert not done.outcome.holds
 

@@ -648,20 +648,6 @@ def test_a_refused_model_has_no_error_and_a_fault_that_comes_and_goes_no_count_o
     assert "samples failing" not in text_of(to_html(msgspec.structs.replace(told, samples_failing=0)))
 
 
-def test_a_workaround_that_does_not_hold_says_whose_error_it_tells() -> None:
-    told = report("Conv")
-    assert told.workaround is not None
-    for right, said in ((23, True), (32, False)):
-        cure = msgspec.structs.replace(
-            told.workaround, holds=right == 32, unseen_n=32, unseen_ok=right, unseen_failing=24
-        )
-        now = msgspec.structs.replace(told, workaround=cure, error=0.5, tolerance=0.01, metric="rel_l2")
-        assert ("with the workaround, of those it was made on: 0.4 %" in picture.before_and_after(now)) == said
-        assert "error with it, on what it was made on" in text_of(to_html(now)), (
-            "others may be further off, right or not"
-        )
-
-
 def test_of_three_hundred_names_the_first_are_seen_and_the_others_folded_away() -> None:
     told = report("Conv")
     assert told.workaround is not None

@@ -12,11 +12,11 @@ from engines.steps.compare import CompareOutcome
 from wizard.bundle.check_script import Asked
 from wizard.bundle.issue import issue
 from wizard.problem import Problem
-from wizard.report.gather import gather, searches
+from wizard.report.gather import _spread, gather, searches
 from wizard.report.html import to_html
 from wizard.report.markdown import to_markdown
 from wizard.session.events import Event, ProbeFinished, ProbeStarted, StepFinished
-from wizard.session.state import fold
+from wizard.session.state import State, Visit, fold
 from wizard.tui.board import Board
 
 from .test_stage import NODE, events, flow
@@ -89,3 +89,19 @@ def test_a_case_says_how_wrong_it_is_as_it_is_handed_on(edits: tuple[Edit, ...])
     assert ("by itself is wrong by 31.7 % (wrong by 3 % before its shapes were made smaller" in text) == bool(edits)
     for page in (to_markdown(told), " ".join(to_html(told).split())):
         assert ("wrong by 31.7 %" in page) == bool(edits)
+
+
+def test_that_what_is_left_is_spread_is_told_by_the_step_that_saw_it() -> None:
+    """A later look that found somebody, and a case of most of the model, are told otherwise."""
+    named, spread = Findings(), Findings(spread=True)
+    looked = Visit("layerwise", step="layerwise", findings=named, outcome={"message": "Pow adds it.", "spread": False})
+    wide = Visit("minimal-case", step="confirm", findings=spread, outcome={"message": "It adds up."})
+    again = Visit("layerwise", step="layerwise", findings=spread, outcome={"message": "What is left.", "spread": True})
+    after = Visit("workaround", step="workaround", findings=spread, outcome={"message": "Kept."})
+    for route, said in (
+        ((looked, wide, after), "It adds up."),
+        ((looked, again, after), "What is left."),
+        ((wide, again, after), "What is left."),
+        ((again, looked), ""),
+    ):
+        assert _spread(State(route=route)) == said

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from wizard.report.prefix import Shared
 from wizard.report.summary import name_inside, say_inside
 from wizard.report.vicinity import Spot, Vicinity
 from wizard.session import events as e
+from wizard.session.state import Visit
 from wizard.tui import narrative
 from wizard.tui.app import Narrowdown
 from wizard.tui.board import Board
@@ -60,18 +62,43 @@ def test_the_others_are_told_by_what_is_their_own(width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("causes", "said"),
-    [(("overflow",) * 7, "and 6 more in the same way"), (("overflow", "kernel"), "and 1 further culprit")],
+    ("causes", "many", "said"),
+    [
+        (("overflow",) * 7, "7 of 412 nodes fail: ", ", and 6 more in the same way"),
+        (("overflow", "kernel"), "1 of 412 nodes fails: ", ", and 1 further culprit"),
+        (
+            ("overflow", "kernel", "overflow"),
+            "2 of 412 nodes fail: ",
+            ", and 1 more in the same way, and 1 further culprit",
+        ),
+    ],
 )
-def test_the_headline_says_whether_the_others_are_alike(
-    session: FakeSession, causes: tuple[str, ...], said: str
+def test_the_headline_counts_those_alike_and_says_that_there_are_others(
+    session: FakeSession, causes: tuple[str, ...], many: str, said: str
 ) -> None:
     board = Board(session.folder)
     board.extend(s.ended(session).script.events)
     found = [msgspec.structs.replace(c, cause=cause) for c, cause in zip(seven().culprits, causes, strict=False)]
     told = headline(board.state, session.flow, "minimal-case", tuple(map(culprit, found)), None)
-    assert "1 of " in told or "1 node" in told
-    assert said in told
+    assert told.startswith(many)
+    assert told.endswith(said)
+
+
+@pytest.mark.parametrize(("fails", "verdict", "said"), [
+    (True, "minimal-case", "(overflow); without it the model is still wrong by 12 %: something else is wrong, too"),
+    (False, "minimal-case", "(overflow)"), (True, "worked-around", "(overflow)"),
+])  # fmt: skip
+def test_the_headline_says_what_is_left_where_the_user_stops(
+    session: FakeSession, fails: bool, verdict: Any, said: str
+) -> None:
+    """The step that confirmed the culprit said so, and the last page did not."""
+    board = Board(session.folder)
+    board.extend(s.ended(session).script.events)
+    outcome = {"patched_fails": fails, "patched_error": 0.12}
+    state = msgspec.structs.replace(
+        board.state, route=(*board.state.route, Visit("minimal-case", step="confirm", outcome=outcome))
+    )
+    assert headline(state, session.flow, verdict, tuple(map(culprit, seven().culprits[:1])), None).endswith(said)
 
 
 @pytest.mark.parametrize(("kept", "said"), [(6, "keeping 6 of 7 nodes in"), (5, "keeping 5 nodes in")])

@@ -126,15 +126,10 @@ class Cure(Lines[tuple[Findings, str]]):
         names = f"{listing(cure.keep_names, 40)}{inside}"
         metric = findings.criterion.metric if findings.criterion else ""
         rows = [(f"{len(cure.keep_names)} in FP32", names)] if cure.keep_names else [("what to do", remedy(cure))]
-        rows.append(
-            (
-                "holds on",
-                f"{cure.samples_ok} of {cure.samples_n} samples it was made on, "
-                f"error {show_error(cure.error, metric)}, {margin(cure.margin)}",
-            )
-        )
+        rows.append(("holds on", f"{cure.samples_ok} of {cure.samples_n} samples it was made on"))
         if cure.unseen is not None and cure.unseen.n:
             rows.append(("and on", f"{cure.unseen.ok} of {cure.unseen.n} it had not seen"))
+        rows.append(("error", f"{show_error(cure.error, metric)} at most, {margin(cure.margin)}"))
         rows += [
             ("known" if position == 0 else "", fact.text) for position, fact in enumerate(list_facts(findings, cure))
         ]
