@@ -19,12 +19,11 @@ under every metric.
 """
 
 import math
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from engines.compare import refusal
+from engines.compare import patterns, refusal
 from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion, Signature, Verdict, for_parts
 from engines.probe import HUGE, Measurement, SampleResult, Score
 
@@ -272,8 +271,13 @@ def judge_check(measurement: Measurement, criterion: Criterion) -> Verdict:
     if code in criterion.ignore_fail_codes:
         return Verdict("pass", detail=f"exit code {code} is ignored")
     text = f"{facts.get('stdout', '')}{facts.get('stderr', '')}"
-    found = next((pattern for pattern in criterion.fail_regex if re.search(pattern, text)), None)
     decides = criterion.fail_regex and (not criterion.fail_codes or code in criterion.fail_codes)
+    told = {pattern: patterns.is_found(pattern, text) for pattern in criterion.fail_regex if decides}
+    found = next((pattern for pattern, there in told.items() if there), None)
+    if found is None and None in told.values():
+        untold = next(pattern for pattern, there in told.items() if there is None)
+        said = f"whether {untold!a} is in what the check printed could not be told in {patterns.SECONDS} seconds"
+        return Verdict("unresolved", "error", detail=said)
     if decides and found is None and facts.get("left_out"):
         said = f"{facts['left_out']} bytes of what the check printed were not kept, and no regex matches in the rest"
         return Verdict("unresolved", "error", detail=said)

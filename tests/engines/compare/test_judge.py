@@ -262,3 +262,21 @@ def test_what_is_close_to_the_limit_is_called_close(error: float, close: bool) -
     said = say_most(error, Criterion(tolerance=0.01))
     assert say_amount(error, "rel_l2") in said
     assert ("just below the 1 %" in said) == close
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "("])
+def test_a_pattern_that_comes_to_no_end_tells_nothing(pattern: str) -> None:
+    """A session's own pattern was searched without end, in 'replay --dry' too."""
+    printed = Measurement(facts={"returncode": 1, "stdout": "a" * 60 + "!"})
+    verdict = judge_check(printed, Criterion(fail_regex=(pattern,)))
+    assert (verdict.kind, verdict.reason) == ("unresolved", "error")
+    assert judge_check(printed, Criterion(fail_regex=(pattern, "a!"))).failed, "another one tells"
+    assert judge_check(printed, Criterion(fail_regex=(pattern,), fail_codes=(2,))).passed, "nobody asks for it"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "there"), [("a+!", True), ("A+!", False), ("(?i)A+!$", True), ("a{3}b|\\u00e9", True)]
+)
+def test_patterns_that_may_take_long_are_searched_as_others(pattern: str, there: bool) -> None:
+    printed = Measurement(facts={"returncode": 0, "stdout": "\u00e9 \udc80 aaa!"})
+    assert judge_check(printed, Criterion(fail_regex=(pattern,))).failed is there
