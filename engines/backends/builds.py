@@ -11,10 +11,12 @@ from onnx import ModelProto
 from engines.backends.base import BuildRequest, Built, Engine, EngineFault
 from engines.graph import converted, external
 from engines.graph.model_problem import ModelProblem
+from engines.store import memory
 
 T = TypeVar("T")
 
-_HEAVY = 256 << 20  # bytes of one kind that stay where another engine is asked
+# Bytes of one kind that stay where another engine is asked. Four kinds are kept: a quarter of the memory in all.
+_HEAVY = memory.machine() // 16
 _served = [""]
 _everything: "weakref.WeakSet[Kept[Any]]" = weakref.WeakSet()
 

@@ -155,7 +155,7 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
         # that lies further off, one part after another (sort_tf_massive_m4, weakly typed, TensorRT 10.6).
         start = yield from find_around(trials, around)
         trials.beyond = yield from list_beyond(ask)
-    elif start is None and cuts and not ask.ctx.check and ask.signature.kind == "accuracy":
+    elif start is None and cuts and not (_builds_long(ask.ctx) or ask.ctx.check) and ask.signature.kind == "accuracy":
         start = yield from find_alone(trials)
     nodes: NodeIds = yield from minimise(trials, start or whole, cuts=cuts, likely=hiding)
     probes = trials.count - 1
@@ -219,6 +219,11 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     return plan_of_reduction(ctx, size, msgspec.convert(dict(ctx.params), ReduceParams))
 
 
+def _builds_long(ctx: StepContext) -> bool:
+    """Whether a build is what the search waits for."""
+    return bool(ctx.findings.dear or ctx.findings.twin or ctx.engine_info.gpus)
+
+
 def plan_of_reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Plan:
     signature = ctx.findings.round_signature or ctx.findings.signature
     looked = size.index is not None and signature is not None and signature.kind == "accuracy"
@@ -226,7 +231,7 @@ def plan_of_reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Pla
     search = each * halvings(size.nodes) + 4
     ends = (works.on_sample(ctx), *(() if ctx.check else (Work("control", 1, works.sample_rows(ctx)),)))
     # Where builds are dear the few cuts seen by then paid for what these find done.
-    times = FOUND_DONE if ctx.findings.dear or ctx.findings.twin or ctx.engine_info.gpus else LARGER
+    times = FOUND_DONE if _builds_long(ctx) else LARGER
     asked = (
         Work("read"),
         *ends,

@@ -119,8 +119,10 @@ def test_all_rows_and_one_are_one_build_and_only_fresh_builds_share_no_timings(
     walked = walk("11.2.1.2", *overflowing)
     builds = [json.loads(line) for line in (walked.folder / "builds.jsonl").read_text().splitlines()]
     whole = builds[0]["nodes"]
-    assert builds[1]["nodes"] > whole, "then the one with what was foretold in FP32: cleaning up changed nothing"
-    assert walked.visits("reproduce")[0].outcome["samples"] == 16  # eight real rows, eight made up
+    other = next(n for n, b in enumerate(builds) if b["nodes"] != whole)
+    assert other <= 2, "one for the given rows, and one where another worker is asked for made-up ones"
+    assert builds[other]["nodes"] > whole, "then the one with what was foretold in FP32: cleaning up changed nothing"
+    assert walked.visits("reproduce")[0].outcome["samples"] == 8
     assert all(b["timings"] is not b["fresh"] for b in builds)
     assert walked.reading.report().culprits[0].verified == f"{sum(b['fresh'] for b in builds)}/5"
 
@@ -313,7 +315,7 @@ def test_texts_of_several_lengths_are_one_build_a_look(walk: Walk, texts: tuple[
     """Seen with one build for each length and each look, 17 of them."""
     walked = walk("10.6.0", *texts)
     assert (walked.ran.code, walked.answers()) == (10, [("reproduce", "no")])
-    assert walked.visits("reproduce")[0].outcome["samples"] == 4  # and one made up
+    assert walked.visits("reproduce")[0].outcome["samples"] == 3
     builds = (walked.folder / "builds.jsonl").read_text().splitlines()
     events = map(json.loads, (walked.folder / NAME).read_text().splitlines())
     probes = [e["probe"] for e in events if e["kind"] == "probe.started"]

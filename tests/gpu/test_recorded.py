@@ -28,6 +28,7 @@ from wizard.runner.walk import Walk
 from wizard.session import events as e
 from wizard.session.journal import NAME, Journal, read
 
+MADE_UP = "random:"
 RECORDED = Path(__file__).parent / "recorded" / "sort-weak.jsonl.gz"
 ORDER = RECORDED.with_name("sort-order.jsonl.gz")
 ENGINE = "tensorrt:precision=fp16,typing=weak"
@@ -66,7 +67,9 @@ class Recording:
         first, *rows = (msgspec.json.decode(line) for line in gzip.decompress(record.read_bytes()).splitlines())
         self._infos, self._pool = first["engines"], pool
         self._known = {
-            _written(msgspec.convert(row["probe"], Measure)): msgspec.convert(row["measurement"], Measurement)
+            _written(msgspec.convert(row["probe"], Measure)): _of_given(
+                msgspec.convert(row["measurement"], Measurement)
+            )
             for row in rows
         }
         self.through = asyncio.Event()
@@ -95,7 +98,13 @@ class Recording:
 
 
 def _written(probe: Measure) -> bytes:
-    return msgspec.json.encode(probe)
+    """When this was recorded a sample that was made up was asked along with the given ones, and stood in the same file."""
+    given = tuple(s for s in probe.samples if not s.startswith(MADE_UP))
+    return msgspec.json.encode(msgspec.structs.replace(probe, inputs="", samples=given))
+
+
+def _of_given(m: Measurement) -> Measurement:
+    return msgspec.structs.replace(m, results=tuple(r for r in m.results if not r.sample.startswith(MADE_UP)))
 
 
 def walk(folder: Path, jobs: int, record: Path = RECORDED) -> tuple[Recording, list[Any]]:

@@ -13,10 +13,10 @@ from engines.compare.criterion import Signature
 from engines.compare.judge import judge_whole
 from engines.graph import ranges
 from engines.probe import Measure, Measurement
+from engines.search import alone as side_by_side
 from engines.search.looks import builds_to_see
 from engines.search.statistics import looks_to_see
 from engines.spec import parse
-from engines.steps import layerwise
 from engines.steps.accuse import ALIKE
 
 from . import answers
@@ -141,7 +141,7 @@ def test_a_quiet_culprit_before_a_node_that_amplifies_is_found(n: int, seed: int
 @pytest.mark.parametrize("most", [1, 5, 2_000])
 def test_no_build_runs_more_nodes_side_by_side_than_it_can_hold(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """However many there are at a time, every node is looked at once alone and the same one is accused."""
-    monkeypatch.setattr(layerwise, "ALONE", most)
+    monkeypatch.setattr(side_by_side, "ALONE", most)
     index = random_graph(23, random.Random(3))
     engine = Simulated.single(index, dict.fromkeys(range(23), 0.0003) | {11: 0.5})
     done = walk("layerwise", engine.context(), engine)

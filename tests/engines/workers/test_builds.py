@@ -38,7 +38,7 @@ def test_a_heavy_one_stays_while_it_is_asked_and_goes_before_the_next(closed: li
 
 def test_what_is_heavy_goes_all_over_the_process_as_soon_as_another_engine_is_asked(closed: list[str]) -> None:
     """The reference may take as much memory before anything is made for the engine; what is light may be asked again."""
-    weights: Kept[str] = Kept(9, closed.append, {"heavy": 1 << 30, "light": 1}.__getitem__, heaviest=1 << 40)
+    weights: Kept[str] = Kept(9, closed.append, {"heavy": 1 << 50, "light": 1}.__getitem__, heaviest=1 << 60)
     serve("one")
     fill(weights, "heavy")
     serve("one")
