@@ -4,6 +4,7 @@ command with each kind, and each option with some, once on a released session.
 """
 
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -107,6 +108,41 @@ def test_no_door_lets_a_kind_in(victim: Path) -> None:
                 found.append(tried)
     asked = {each.door for each in found if each.code == 3}
     assert asked == {door.name for door in doors.all_doors() if door.gated}, "each of these doors asks"
+
+
+def test_nothing_that_a_bundle_names_is_taken_for_typed(victim: Path) -> None:
+    """``trigger`` puts the engines of a bundle's report.json on a command line of its own. What is let through with ``all`` is
+    not remembered, either."""
+    bundle, canary = victim / "bundle", victim / "canary"
+    bundle.mkdir()
+    forge.model(bundle / "model.onnx", canary)
+    np.savez(bundle / "inputs.npz", x=np.ones((1, 8), np.float32))
+    (bundle / "check.py").touch()
+    asked = 0
+    with cheap_libraries():
+        for payload in forge.PAYLOADS.values():
+            evil = bundle / f"evil{payload.suffix}"
+            payload.write(evil, canary)
+            canary.unlink(missing_ok=True)
+            named = {"model": str(bundle / "model.onnx"), "engine": "emulate", "reference": "onnxruntime"}
+            clean = dict(named)
+            payload.name(named, str(evil))
+            specs = {name: {"spec": named[name]} for name in ("engine", "reference")}
+            report = {"environment": specs, "metric": "rel_l2", "tolerance": 0.001}
+            (bundle / "report.json").write_text(json.dumps(report), encoding="utf-8")
+            if (
+                all(named[name] == clean[name] for name in specs) or "tensorrt" in named["engine"]
+            ):  # which is not everywhere
+                continue
+            asked += 1
+            assert entry.main(["trigger", str(bundle), "--display", "none"]) == NEEDS_PERSON, named
+            assert not canary.exists()
+        custom = {"engine": {"spec": "emulate"}, "reference": {"spec": f"onnxruntime:custom_ops={bundle}/evil.so"}}
+        (bundle / "evil.so").write_bytes(b"no library")
+        (bundle / "report.json").write_text(json.dumps({**report, "environment": custom}), encoding="utf-8")
+        assert entry.main(["trigger", str(bundle), "--display", "none", "--yes-run-scripts", "all"]) not in REFUSED
+    assert asked > 7
+    assert trust.trusted() == {}
 
 
 @contextlib.contextmanager

@@ -110,7 +110,7 @@ def test_nobody_but_the_gate_makes_a_consent() -> None:
         if isinstance(node, ast.Call) and called(node).rpartition(".")[2] == "Consent"
     }
     # The bundle's writer hands on a part of what it was given.
-    assert makers == {"wizard/trust/gate.py", "engines/consent.py", "wizard/bundle/withheld.py"}
+    assert makers == {"wizard/trust/gate.py", "engines/consent.py"}
 
 
 # What starts a process, loads a library, or runs text: calls by their whole name, and methods whoever has them.

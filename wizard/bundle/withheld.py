@@ -15,7 +15,7 @@ from engines.checker import private_copies as checkfiles
 from engines.consent import Consent
 from engines.data.held import NotAgreed, copy, link_others, of_command, under
 from engines.findings import Culprit
-from engines.options import command_options, file_options, loaded, pair_options, split_paths, with_libraries
+from engines.options import command_options, file_options, pair_options, split_paths, with_libraries
 from engines.spec import parse
 from engines.store.scratch import scratch
 from wizard.bundle.check_script import Asked, script
@@ -33,8 +33,7 @@ def replace_weights(cases: Sequence[Path], weights: Weights, problem: Problem, c
     the reference computes the expected values anew, held to ``consent``. Raises MachineProblem."""
     if not cases:
         return {}
-    agreed = Consent(files={p: consent.files[p] for _, p in loaded(problem.reference) if p in consent.files})
-    words = (msgspec.json.encode(agreed).decode(), weights, problem.reference)
+    words = (msgspec.json.encode(consent).decode(), weights, problem.reference)
     counts = ask("engines.workers.withheld", *words, *map(str, cases)).split()
     return dict(zip(cases, map(int, counts), strict=True))
 

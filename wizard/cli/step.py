@@ -3,11 +3,13 @@
 import argparse
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from engines import installed
+from engines.consent import Consent
 from engines.nearest import suggestion
 from engines.steps.registry import STEPS
 from engines.steps.surroundings import TABLE
@@ -45,12 +47,14 @@ def step(arguments: argparse.Namespace) -> int:
     return run.expected(arguments.expect, one(arguments, params))
 
 
-def one(arguments: argparse.Namespace, params: dict[str, str]) -> int:
-    """Run the step with these parameters and say what it found; the exit code."""
+def one(arguments: argparse.Namespace, params: dict[str, str], agree: Callable[[Problem], Consent] = run.agreed) -> int:
+    """Run the step with these parameters and say what it found; the exit code. ``agree``: what may be run of what the arguments
+    say, which the user has typed unless told otherwise."""
     problem = msgspec.structs.replace(problem_from(arguments), flow=PREFIX + arguments.name)
     if arguments.output:
         not_onto_itself(writable(arguments.output), problem)
     handed.refuse(problem, arguments.pass_env, arguments.executor)
+    consent = agree(problem)
     text = single_flow(arguments.name, params)
     place = run.session_folder(problem, text, arguments.session)
     fresh = not folders.load(place).seq
@@ -62,13 +66,14 @@ def one(arguments: argparse.Namespace, params: dict[str, str]) -> int:
             terminal.say(f"{count(known, 'measurement')} of {whose} taken over; --anew measures again.")
     if said := say_usual(arguments):
         terminal.say(said)
-    return follow(arguments, place, problem, fresh=fresh)
+    return follow(arguments, place, problem, consent, fresh=fresh)
 
 
-def follow(arguments: argparse.Namespace, place: Path, problem: Problem, *, fresh: bool = False) -> int:
+def follow(
+    arguments: argparse.Namespace, place: Path, problem: Problem, consent: Consent, *, fresh: bool = False
+) -> int:
     """Run the step that the session in ``place`` is about, and say what it found; the exit code. ``fresh``: the session has just
     been made, and goes again where what was given does not fit."""
-    consent = run.agreed(problem)
     flow = run.flow_of(place)
     since = folders.load(place).seq
     passed = handed.chosen(place, arguments.pass_env, run.executor(arguments))

@@ -4,13 +4,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from engines.consent import Consent
 from engines.store import decoding, regular
 from wizard import handed, trust
 from wizard.after import begin_after
 from wizard.cli import run
 from wizard.cli.flow import writable
-from wizard.cli.step import follow, step
+from wizard.cli.step import follow, one
 from wizard.exits import BadUsage
+from wizard.problem import Problem
 from wizard.session import folder as folders
 
 STEP = "trigger"
@@ -22,7 +24,13 @@ def trigger(arguments: argparse.Namespace) -> int:
     SessionProblem."""
     if arguments.output:
         writable(arguments.output)
+    if arguments.detach:
+        raise BadUsage("This cannot be detached; stopped, 'narrowdown resume' goes on with it.")
     params = {"budget": str(arguments.most)} if arguments.most else {}
+
+    def admit(problem: Problem) -> Consent:
+        return trust.admit(problem, arguments.yes_run_scripts)  # of what was read, nothing was typed
+
     bundle = Path(arguments.session).expanduser().absolute()
     if bundle.is_file():
         raise BadUsage(
@@ -30,19 +38,18 @@ def trigger(arguments: argparse.Namespace) -> int:
             "folder."
         )
     if (bundle / _CHECK).is_file():
-        return step(_of_bundle(arguments, bundle, params))
+        return one(_of_bundle(arguments, bundle), params, admit)
     source = folders.find(arguments.session)
     base = folders.describe(source).problem
-    trust.admit(base, arguments.yes_run_scripts)  # before anything of it becomes the user's own
+    admit(base)  # before anything of it is made
     handed.refuse(base, arguments.pass_env, run.executor(arguments))
-    if arguments.detach:
-        raise BadUsage("This cannot be detached; stopped, 'narrowdown resume' goes on with it.")
     place, _ = begin_after(source, step=STEP, params=params, executor=run.executor(arguments))
     ours: dict[str, Any] = {"name": STEP, "artifacts": [], "expect": None}
-    return follow(argparse.Namespace(**{**vars(arguments), **ours}), place, folders.describe(place).problem)
+    problem = folders.describe(place).problem
+    return follow(argparse.Namespace(**{**vars(arguments), **ours}), place, problem, admit(problem))
 
 
-def _of_bundle(arguments: argparse.Namespace, bundle: Path, params: dict[str, str]) -> argparse.Namespace:
+def _of_bundle(arguments: argparse.Namespace, bundle: Path) -> argparse.Namespace:
     """The words of ``narrowdown step trigger`` for a bundle: its model, its inputs, and what its report says of the failure.
     Raises Refusal."""
     from wizard.cli.arguments import parse
@@ -51,11 +58,10 @@ def _of_bundle(arguments: argparse.Namespace, bundle: Path, params: dict[str, st
     if not (bundle / _MODEL).is_file() or not (bundle / _INPUTS).is_file():
         raise BadUsage(f"'{bundle}' holds no {_MODEL} with {_INPUTS}, so there is no case to be varied.")
     words = ["step", STEP, str(bundle / _MODEL), "--inputs", str(bundle / _INPUTS)]
-    words += ["--engine", told["engine"], "--reference", told["reference"]]
+    words += [f"--engine={told['engine']}", f"--reference={told['reference']}"]
     if told["metric"]:
-        words += ["--metric", told["metric"]]
+        words += [f"--metric={told['metric']}"]
         words += ["--tolerance", str(told["tolerance"])] if told["metric"] != "elementwise" else []
-    words += [word for key, value in params.items() for word in ("--with", f"{key}={value}")]
     ours = vars(parse(words))
     kept = {
         name: value for name, value in vars(arguments).items() if name in ours and name not in ("session", "command")
