@@ -23,6 +23,7 @@ from engines.search.whole import choose_feed, list_feeds, lock_failure, probe_wh
 from engines.sources import paths, postprocess_script
 from engines.spec import unquantized
 from engines.steps import intake
+from engines.steps.wrong_sizes import refuse_wrong_sizes
 
 _MADE_UP = "made-up values for "
 # ``'x': an image.``, or ``'x', 'y' and 2 more: an image.``; not ``'x' was given the shape [1]: batch 1.``
@@ -164,8 +165,10 @@ def measure_whole(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub[tu
     """(findings, measurement) of the whole working model on every feed."""
     m = yield from asked(probe_whole(ctx, findings, runs=runs, exclusive=runs > 1))
     _refuse_unused_bounds(ctx, m)
-    given = any(s.id.startswith("real:") for s in findings.samples)
-    if ctx.check or m.assumed or given or m.status != "reference-failed":
+    if any(s.id.startswith("real:") for s in findings.samples):
+        yield from refuse_wrong_sizes(ctx, findings, m, _inputs(ctx, findings))
+        return findings, m
+    if ctx.check or m.assumed or m.status != "reference-failed":
         return findings, m
     return (yield from _plain_inputs(ctx, findings, m, runs))
 
