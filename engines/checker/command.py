@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from engines.checker import environment, keeper
+from engines.data import compiled
 
 if TYPE_CHECKING:
     import socket
@@ -79,14 +80,15 @@ def _read(path: Path) -> str:
 def show(folder: Path, source: Path, hidden: Iterable[str] = ()) -> bool:
     """Link what lies in the user's folder into the checker's, so that names below it mean there what they mean to the user.
 
-    What the checker's folder has already, and ``hidden`` (names that the checker itself will write), stay as they are. False
+    What the checker's folder has already, and ``hidden`` (names that the checker itself will write), stay as they are; compiled
+    modules and packages are left out that would be imported in place of a text that was copied there. False
     where the user's folder holds more than can be shown; one that is not there shows nothing.
     """
-    kept = {DEBUG_MODEL, *hidden}
+    kept, texts = {DEBUG_MODEL, *hidden}, compiled.list_texts(folder)
     count = 0
     with contextlib.suppress(OSError), os.scandir(source) as entries:
         for entry in entries:
-            if entry.name in kept:
+            if entry.name in kept or compiled.hides(source, entry.name, texts):
                 continue
             if count == _MOST_LINKS:
                 return False

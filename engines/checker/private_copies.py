@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from engines.data import held
+from engines.data import compiled, held
 
 # How a script asks where it lies: Python's, the shells', Perl's, Ruby's and Node's ways.
 _ASKS = re.compile(
@@ -42,6 +42,7 @@ def lay_out(
     links = any(os.path.realpath(path) != path for path in files)
     texts = [held.content(path, wanted) for path, wanted in files.items()]
     if links or any(map(_ASKS.search, texts)):
+        _refuse_strange_modules(files)
         return Laid(command, in_place=files)
     made = held.lay_out(user, folder, files, tuple(hidden))
     private: list[Path] = []
@@ -54,6 +55,15 @@ def lay_out(
         held.link_others(Path(parent), place)
     filled = [_fill_word(word, made) for word in words]
     return Laid(shlex.join(filled) if filled != words else command, tuple(private), {v: k for k, v in made.items()})
+
+
+def _refuse_strange_modules(files: Mapping[str, str]) -> None:
+    """Raise ``NotAgreed`` where compiled Python that nobody agreed to would be imported in place of one of these texts."""
+    for folder in {Path(path).parent for path in files}:
+        texts = {Path(path).stem for path in files if Path(path).parent == folder and path.endswith(".py")}
+        for path in sorted(folder.iterdir()):
+            if path.is_file() and str(path) not in files and compiled.hides(folder, path.name, texts):
+                held.digest(path)
 
 
 def check_unchanged(laid: Laid) -> None:

@@ -19,6 +19,7 @@ from types import CodeType, ModuleType
 from typing import BinaryIO
 
 from engines.consent import NOTHING, Consent
+from engines.data import compiled
 from engines.data.input_problem import InputProblem
 from engines.store import regular
 
@@ -113,10 +114,11 @@ def write_copy(path: str | Path, target: Path, wanted: str) -> None:
 
 def link_others(source: Path, folder: Path, *, suffix: str = "") -> None:
     """Link what lies in ``source`` into ``folder``, but for what is there already; only files whose name holds ``suffix``.
-    Compiled Python is left out: it would be run in place of the text beside it."""
+    Compiled Python, and packages, are left out that would be run in place of a text that was copied there."""
+    texts = compiled.list_texts(folder)
     with contextlib.suppress(OSError), os.scandir(source) as entries:
         for entry in entries:
-            if suffix in entry.name and entry.name != "__pycache__":
+            if suffix in entry.name and entry.name != "__pycache__" and not compiled.hides(source, entry.name, texts):
                 with contextlib.suppress(OSError):  # it is there already
                     (folder / entry.name).symlink_to(entry.path)
 
@@ -146,24 +148,55 @@ class Loader(importlib.machinery.SourceFileLoader):
         return code
 
 
+class _Text(importlib.machinery.SourceFileLoader):
+    """A module that nobody saw coming, as a script makes up its name: its text, and nothing compiled."""
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002
+        code: CodeType = self.source_to_code(regular.read(self.path), self.path)
+        return code
+
+
+class _Compiled(importlib.machinery.SourcelessFileLoader):
+    """A module that is there without its text, as it was agreed to."""
+
+    def get_data(self, path: str | bytes) -> bytes:
+        return content(os.fsdecode(path))
+
+
 class _Finder(importlib.abc.MetaPathFinder):
-    """What a script imports from its own folder, and was agreed to with it, is held to that too."""
+    """What a script imports from its own folder is held to what was agreed to with it. Compiled modules that nobody agreed to are
+    refused; of texts whose names a script makes up, the folder is what was agreed to."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+
+    def _lies_there(self, origin: str) -> bool:
+        """Whether it is the folder where this was found, and not another place of Python's, in it or around it."""
+        around = [place for place in sys.path if origin.startswith(place.rstrip("/") + "/")]
+        return max(around, key=len, default="") == self._folder
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         found = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if found is None or found.origin not in consent().files:
+        origin = found.origin if found else None
+        if found is None or origin is None or not (origin in consent().files or self._lies_there(origin)):
             return None
-        found.loader = Loader(fullname, found.origin)
         found.cached = None
+        if isinstance(found.loader, importlib.machinery.ExtensionFileLoader):
+            found.origin = str(copy(origin))
+            found.loader = importlib.machinery.ExtensionFileLoader(fullname, found.origin)
+        elif isinstance(found.loader, importlib.machinery.SourcelessFileLoader):
+            found.loader = _Compiled(fullname, origin)
+        else:
+            found.loader = (Loader if origin in consent().files else _Text)(fullname, origin)
         return found
 
 
 @contextlib.contextmanager
 def importing(folder: Path) -> Iterator[None]:
     """The folder can be imported from meanwhile."""
-    finder = _Finder()
+    finder = _Finder(folder)
     sys.path.insert(0, str(folder))
     sys.meta_path.insert(0, finder)
     try:

@@ -284,6 +284,14 @@ def test_what_a_script_imports_is_found_in_its_text(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("import numpy, helper\nif 1:\n    from pack.deep import leaf\n")
     found = {str(path.relative_to(tmp_path)) for path in imported(tmp_path / "main.py")}
     assert found == {"helper.py", "pack/__init__.py", "pack/deep/__init__.py", "pack/deep/leaf.py", "pack/side.py"}
+    more = {"helper.cpython-399-x86_64-linux-gnu.so", "helper.pyc", "ahead.abi3.so", "pack/side.so", "pack/fast.so"}
+    for name in (*more, "helper.npz", "pack/deep/other.so"):
+        (tmp_path / name).write_bytes(b"\0")
+    (tmp_path / "unused.pyc").unlink(missing_ok=True)
+    again = {str(path.relative_to(tmp_path)) for path in imported(tmp_path / "main.py")}
+    assert again == found | more, (
+        "which one a Python takes nobody knows, nor what a compiled one imports of those beside it"
+    )
     (tmp_path / "main.py").write_text("def (:")
     assert imported(tmp_path / "main.py") == ()
 

@@ -131,7 +131,9 @@ _HARMLESS = {
 # Every place that does, by what permits it. A user's or a session's: held to the ``Consent`` in hand, or to what was typed.
 _AGREED = {
     "engines/checker/keeper.py": {"os.posix_spawnp"},  # a command's, from private copies that engines.checker lays out
-    "engines/data/held.py": {"importlib.machinery.SourceFileLoader"},  # a script's text, as it was digested
+    "engines/data/held.py": {  # what a script is and imports, as it was digested
+        f"importlib.machinery.{kind}FileLoader" for kind in ("Source", "Sourceless", "Extension")
+    },
     "engines/data/scripting.py": {"importlib.util.spec_from_file_location", ".exec_module"},  # by that loader
     "engines/backends/onnxruntime/engine.py": {".register_custom_ops_library"},
     "engines/backends/onnxruntime/plug_ins.py": {".register_execution_provider_library"},

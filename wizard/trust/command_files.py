@@ -9,7 +9,7 @@ import os
 import shlex
 from pathlib import Path
 
-from wizard.trust.reading import digest, imported, is_file, text
+from wizard.trust.reading import digest, imported, is_file, module_files, text
 
 LARGEST = 64 << 20  # bytes; a larger file is data
 _SCRIPTS = (".py", ".sh", ".bash", ".pl", ".rb", ".js", ".mjs", ".lua", ".R", ".jl")
@@ -58,10 +58,7 @@ def _module_files(folder: Path, name: str) -> list[Path]:
     """The files that ``python -m name`` would run from this folder."""
     if not all(part.isidentifier() for part in name.split(".")):
         return []
-    place = folder.joinpath(*name.split("."))
-    packages = [folder.joinpath(*name.split(".")[:n]) / "__init__.py" for n in range(1, name.count(".") + 2)]
-    chosen = (place.with_name(f"{place.name}.py"), place / "__main__.py", *packages)
-    return [path for path in chosen if is_file(path)]
+    return list(module_files(folder, (*name.split("."), "__main__"), {}))
 
 
 def _split(words: str) -> list[str]:

@@ -2,11 +2,14 @@
 waited for, and nothing of them is imported or run."""
 
 import ast
+import contextlib
 import hashlib
+import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from engines.data.compiled import COMPILED, module_of
 from engines.store import regular
 
 MOST = 200  # files; of a script that imports more, the rest is covered by its folder
@@ -47,18 +50,21 @@ def is_file(path: str | Path) -> bool:
 
 
 def imported(script: Path, root: Path | None = None) -> tuple[Path, ...]:
-    """The files that the script imports, and what they import, below ``root`` (its own folder). What it imports by names that it
-    makes up as it runs is not found."""
+    """The files that the script imports, and what they import, below ``root`` (its own folder): text and compiled ones, as which
+    is taken depends on the Python. What a compiled one imports cannot be told, so all that lie beside it come with it. What is
+    imported by names that are made up as it runs is not found."""
     root = root or script.parent
     found: dict[Path, None] = {}
     waiting = [script]
+    listed: dict[Path, dict[str, list[Path]]] = {}
     while waiting and len(found) < MOST:
         path = waiting.pop()
         for name in _modules(path, root):
-            for module in _files(root, name):
+            for module in module_files(root, name, listed):
                 if module != script and module not in found:
                     found[module] = None
-                    waiting.append(module)
+                    if module.suffix not in COMPILED:
+                        waiting.append(module)
     return tuple(found)
 
 
@@ -86,11 +92,25 @@ def _tree(path: Path) -> ast.AST | None:
             return None
 
 
-def _files(root: Path, name: tuple[str, ...]) -> Iterator[Path]:
-    """The files that importing this name would run, each package on the way first."""
+def module_files(root: Path, name: tuple[str, ...], listed: dict[Path, dict[str, list[Path]]]) -> Iterator[Path]:
+    """The files that importing this name may run, each package on the way first. ``listed``: modules by folder and name, once
+    they were looked for."""
     for count in range(1, len(name) + 1):
         place = root.joinpath(*name[:count])
-        for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
-            if is_file(file):
-                yield file
-                break
+        for folder, module in ((place, "__init__"), (place.parent, place.name)):
+            if folder not in listed:
+                listed[folder] = _list_modules(folder)
+            files = listed[folder].get(module, [])
+            yield from files
+            if any(file.suffix in COMPILED for file in files):
+                beside = (file for others in listed[folder].values() for file in others)
+                yield from (file for file in beside if file.suffix in COMPILED)
+
+
+def _list_modules(folder: Path) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    with contextlib.suppress(OSError, ValueError), os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if (module := module_of(entry.name)) and is_file(entry.path):
+                found.setdefault(module, []).append(Path(entry.path))
+    return found

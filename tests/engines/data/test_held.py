@@ -3,12 +3,14 @@
 import py_compile
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from engines.consent import NOTHING, Consent
 from engines.data import files, held, postprocess
+from engines.data.input_problem import InputProblem
 from engines.probe import Check, Inspect, LoadInputs, Measure
 from engines.store.content import digest_file
 from engines.workers.operations import execute_probe
@@ -125,6 +127,42 @@ def test_compiled_python_beside_a_script_is_not_run(tmp_path: Path, script: Path
     shutil.copyfile(cached, script.parent / "__pycache__" / Path(cached).name.replace("other", "loader"))
     with held.under(consent(script)):
         assert len(list(files.read(str(script), ["x"]))) == 1
+    assert not canary.exists()
+
+
+def test_a_compiled_module_is_loaded_as_it_was_agreed_to_or_not_at_all(tmp_path: Path, script: Path) -> None:
+    """A ``.pyc`` without its text, and a library in place of a text: neither was digested, and each could be swapped."""
+    canary, text = tmp_path / "canary", tmp_path / "text.py"
+    lone, library, neighbour = tmp_path / "lone_pyc.pyc", tmp_path / "lone_so.so", tmp_path / "lone_text.py"
+
+    def compiled(said: str) -> None:
+        text.write_text(said, encoding="utf-8")
+        py_compile.compile(str(text), cfile=str(lone), doraise=True)
+
+    def load(name: str, *agreed: Path) -> None:
+        script.write_text(f"import {name}\n{LOADER}", encoding="utf-8")
+        sys.modules.pop(name, None)
+        with held.under(consent(script, *agreed)):
+            assert len(list(files.read(str(script), ["x"]))) == 1
+
+    compiled("")
+    load("lone_pyc", lone)
+    agreed = Consent(files={str(lone): digest_file(lone)})
+    compiled(f"open({str(canary)!r}, 'w').close()")
+    with pytest.raises(held.NotAgreed, match="nobody agreed"):
+        load("lone_pyc")
+    sys.modules.pop("lone_pyc", None)
+    both = Consent(files={**agreed.files, str(script): digest_file(script)})
+    with held.under(both), pytest.raises(held.NotAgreed, match="has changed"):
+        list(files.read(str(script), ["x"]))
+    neighbour.write_text("", encoding="utf-8")
+    load("lone_text", neighbour)
+    shutil.copyfile(lone, neighbour.with_suffix(".so"))
+    with pytest.raises(held.NotAgreed, match=r"lone_text\.so"):
+        load("lone_text", neighbour)
+    library.write_bytes(b"no library")
+    with pytest.raises(InputProblem, match="held-"):  # a private copy of it is tried
+        load("lone_so", library)
     assert not canary.exists()
 
 

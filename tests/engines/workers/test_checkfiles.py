@@ -108,3 +108,18 @@ def test_compiled_python_of_the_users_is_not_shown(opened, tmp_path: Path) -> No
     (tmp_path / "user" / "__pycache__").mkdir()
     ask = checked(opened("shapes_cnn"), f"{sys.executable} -B -m check", script.parent, script)
     assert "__pycache__" not in ask().facts["stdout"]
+
+
+@pytest.mark.parametrize("asks", ["", "__file__\n"])
+@pytest.mark.parametrize("name", ["helper.so", "helper/__init__.py"])
+def test_no_compiled_module_is_taken_in_place_of_a_text(opened, tmp_path: Path, asks: str, name: str) -> None:
+    """Put beside the text once that was agreed to: Python takes a library, and a package, before it."""
+    script = write(tmp_path / "user", "check.py", f"{asks}import helper\nprint(helper.WORD)")
+    helper = write(tmp_path / "user", "helper.py", "WORD = 'text'")
+    ask = checked(opened("shapes_cnn"), f"{sys.executable} -B check.py", script.parent, script, helper)
+    write(tmp_path / "user", name, "WORD = 'other'")
+    answer = ask()
+    if asks and name == "helper.so":
+        assert (answer.status, answer.facts["changed"]) == ("refused", str(script.parent / name))
+    elif not asks:
+        assert answer.facts["stdout"] == "text\n"
