@@ -24,12 +24,13 @@ def trigger(arguments: argparse.Namespace) -> int:
     SessionProblem."""
     if arguments.output:
         writable(arguments.output)
-    if arguments.detach:
-        raise BadUsage("This cannot be detached; stopped, 'narrowdown resume' goes on with it.")
     params = {"budget": str(arguments.most)} if arguments.most else {}
 
     def admit(problem: Problem) -> Consent:
-        return trust.admit(problem, arguments.yes_run_scripts)  # of what was read, nothing was typed
+        consent = trust.admit(problem, arguments.yes_run_scripts)  # of what was read, nothing was typed
+        if arguments.detach:
+            raise BadUsage("This cannot be detached; stopped, 'narrowdown resume' goes on with it.")
+        return consent
 
     bundle = Path(arguments.session).expanduser().absolute()
     if bundle.is_file():
