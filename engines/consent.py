@@ -16,7 +16,7 @@ class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
     what a command names, libraries, files that a native parser reads. ``inputs``: the sources that are data loader scripts.
     ``postprocess``, ``score``: of a script. ``check``: the command. ``commands``: those that engines start, each with the files
     among ``files`` that it names or imports, and settings of engines that are no harmless ones. ``folder``: the only one in
-    which any of these runs."""
+    which any of these runs, but for commands that ``folders`` has another one for, as who typed them stood there."""
 
     files: dict[str, str] = {}
     inputs: tuple[str, ...] = ()
@@ -26,6 +26,7 @@ class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
     check_files: tuple[str, ...] = ()  # those among ``files`` that the check names or imports
     commands: dict[str, tuple[str, ...]] = {}
     folder: str = ""
+    folders: dict[str, str] = {}
 
     def strange(self, probe: AnyProbe) -> str:
         """What the probe would run or load that is not agreed to, as a sentence; "" where there is nothing of the kind."""

@@ -1,11 +1,14 @@
 """Scripts and commands run only where somebody on this machine agreed to them."""
 
 import os
+import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from engines import backends
+from engines.data import held
 from engines.findings import Case, Culprit, Findings
 from engines.probe import Candidate, Check, LoadInputs, Measure
 from engines.store.content import Store
@@ -265,6 +268,21 @@ def test_consent_to_a_check_covers_its_folder_and_the_files_that_it_names_and_im
             trust.admit(problem)
         trust.agree(problem)
         (folder / "part.py").write_text("")
+
+
+def test_a_typed_program_runs_where_the_user_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``replay FOREIGN --engine "command:run=python -m tool ..."`` ran the tool of the folder that the session names."""
+    for name in ("own", "foreign"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "tool.py").write_text(f"open({str(tmp_path / name)!r} + '.ran', 'w')\nprint({name!r})\n")
+    monkeypatch.chdir(tmp_path / "own")
+    spec = f"command:run={sys.executable} -m tool {{inputs}} {{outputs}},version={sys.executable} -m tool"
+    for folder in (str(tmp_path / "foreign"), ""):
+        with held.under(trust.admit(Problem(model="m", folder=folder), engine=spec)):
+            assert backends.make(spec).info.version == "own"
+    assert not (tmp_path / "foreign.ran").exists()
+    with pytest.raises(trust.Untrusted):
+        trust.admit(Problem(model="m", reference=spec, folder=str(tmp_path / "foreign")), engine=spec)
 
 
 def test_one_digest_that_was_named_is_remembered(script: Path) -> None:

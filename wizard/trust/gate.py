@@ -37,13 +37,13 @@ def agree(problem: Problem, *, remembered: bool = True) -> Consent:
 
 def admit(problem: Problem, yes: Iterable[str] = (), engine: str = "", found_on: Iterable[str] = ()) -> Consent:
     """What a session's PROBLEM may run: all of it, where all of it was agreed to. ``yes``: the values of ``--yes-run-scripts``;
-    what is named there by its digest is remembered. ``engine``: one that the user typed in place of the recorded one;
-    ``found_on``: those that else stand in the session (``wizard.trust.sessions``). Raises ``Untrusted``."""
-    typed = Problem(model="", engine=engine, reference="", folder=problem.folder)
-    own = {item.key for item in items(typed)} if engine else set()
-    found = items(problem, engine, *found_on)
+    what is named there by its digest is remembered. ``engine``: one that the user typed in place of the recorded one, which runs
+    where the user stands; ``found_on``: those that stand elsewhere in the session (``wizard.trust.sessions``). Raises
+    ``Untrusted``."""
+    typed = items(Problem(model="", engine=engine, reference="", folder=str(Path.cwd()))) if engine else []
+    found = [*items(problem, *found_on), *typed]
     _refuse_crooked(found)
-    admit_items(found, yes, own)
+    admit_items(found, yes, {item.key for item in typed})
     return _consent(problem, found)
 
 
@@ -80,6 +80,7 @@ def _consent(problem: Problem, found: Iterable[Item]) -> Consent:
         check_files=check_files,
         commands={item.name: tuple(item.files) for item in found if item.command and item.kind != CHECK},
         folder=problem.folder,
+        folders={item.name: item.folder for item in found if item.command and item.folder not in ("", problem.folder)},
     )
 
 

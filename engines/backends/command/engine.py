@@ -169,7 +169,7 @@ class Program:
     ) -> Iterator[tuple[Path, command.CheckResult]]:
         """Start a command in a fresh folder, in which the user's files are shown; (that folder, how it ended)."""
         covered = held.of_command(words)
-        user = held.consent().folder
+        user = held.consent().folders.get(words, held.consent().folder)
         with tempfile.TemporaryDirectory(prefix="narrowdown-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             filled = places(folder)
