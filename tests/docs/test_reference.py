@@ -252,6 +252,7 @@ REPORT = {
     "trigger": document.Trigger,
     "varied": document.Varied,
     "tried": document.Tried,
+    "brought": document.Brought,
 }
 LISTED = {"summary": folder.Summary}
 REPLAYED = {"replay": Result, "compared": Compared, "stand": Stand, "row": Row}

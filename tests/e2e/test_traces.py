@@ -122,7 +122,9 @@ def test_a_bundle_tells_nobody_whose_it_is(desk: Desk, compared: Path) -> None:
     assert desk.narrowdown("export", compared, "-o", "case.zip").code == 0
     assert found(desk.work / "case.zip", desk.words) == []
     for form in ("md", "html"):
-        assert desk.narrowdown("report", compared, "-o", f"report.{form}").code == 0
+        made = desk.narrowdown("report", compared, "-o", f"report.{form}")
+        assert made.code == 0
+        assert f"report.{form}" in made.out + made.err, "it says where it wrote"
         assert found(desk.work / f"report.{form}", desk.words) == []
 
 

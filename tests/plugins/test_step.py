@@ -24,6 +24,9 @@ from engines.views import EngineView
 from tests.wizard.tui import golden
 from wizard.demo import MODELS
 from wizard.problem import Problem
+from wizard.report.document import to_json
+from wizard.report.html import to_html
+from wizard.report.markdown import to_markdown
 from wizard.report.read import read
 from wizard.tui import keys
 from wizard.tui.app import Narrowdown as Screens
@@ -72,7 +75,13 @@ def test_in_a_flow(narrowdown: Narrowdown, tmp_path: Path, display: str) -> None
     session = tmp_path / "session"
     ran = narrowdown("run", *PROBLEM, "--flow", "room-first", "--display", display, "--session", session)
     assert ran.code == 10, ran.err
-    assert [(v.node, v.answer) for v in read(session).state.route] == ROUTE
+    reading = read(session)
+    assert [(v.node, v.answer) for v in reading.state.route] == ROUTE
+    (table,) = reading.report().brought
+    assert (table.step, table.table, table.columns) == ("headroom", "outputs", ("sample", "output", "reached"))
+    assert ("real:0/14", "logits", "15.1") in table.rows
+    for told in (to_html(reading.report()), to_markdown(reading.report()), to_json(reading.report())):
+        assert all(cell in told for cell in (*table.columns, *table.rows[14]))
     if display == "plain":
         assert "room-first" in narrowdown("flow", "list").out
         assert narrowdown("flow", "check", "room-first").code == 0
@@ -80,7 +89,9 @@ def test_in_a_flow(narrowdown: Narrowdown, tmp_path: Path, display: str) -> None
         report = json.loads(narrowdown("report", session, "--format", "json").out)
         assert [stop["node"] for stop in report["route"]] == ["room", "reproduce"]
         for form in ("md", "html"):
-            assert "logits reaches 23.1" in narrowdown("report", session, "--format", form).out
+            told = narrowdown("report", session, "--format", form).out
+            assert "logits reaches 15.1" in told
+            assert "headroom: outputs" in told, "its table, where the package is installed, too"
         assert narrowdown("replay", session, "--dry").code == 0
 
 

@@ -220,6 +220,15 @@ class Rewritten(msgspec.Struct, frozen=True):
     why: str  # it does not do
 
 
+class Brought(msgspec.Struct, frozen=True):
+    """A table of a step that another package brings."""
+
+    step: str  # its name
+    table: str  # what the step calls it
+    columns: tuple[str, ...]  # fields of its rows
+    rows: tuple[tuple[str, ...], ...]  # a cell for each column; empty where the row has no such field
+
+
 class Report(msgspec.Struct, frozen=True):
     """Everything. ``verdict`` is ``unresolved`` and ``end`` empty while the session has not ended."""
 
@@ -276,6 +285,7 @@ class Report(msgspec.Struct, frozen=True):
     scores: tuple[Weighed, ...] = ()  # what the fault and each workaround cost and buy; the reference is the first
     trigger: Trigger | None = None  # what triggers the first culprit's case; `null` where nobody asked
     goes_on_from: str = ""  # id of the session whose findings these are
+    brought: tuple[Brought, ...] = ()  # tables of steps that other packages bring
     next: str = ""  # the command that goes on from here; empty where nothing follows
     format: Literal[1] = 1  # version of this format
 

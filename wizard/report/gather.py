@@ -23,12 +23,14 @@ from engines.steps.compare import CompareOutcome
 from engines.steps.confirm import ConfirmOutcome
 from engines.steps.quantization import QuantizationOutcome
 from engines.steps.registry import STEPS, step_makes
+from engines.steps.surroundings import TABLE as ITERATIONS
 from wizard.byhand import commands
 from wizard.flow.model import Flow
 from wizard.problem import Problem
 from wizard.report.culprit_groups import kind
 from wizard.report.cured import WORKED_AROUND, files_of, list_handed_over
 from wizard.report.document import (
+    Brought,
     Culprit,
     Depth,
     Kept,
@@ -58,6 +60,7 @@ from wizard.words import count, elide, number, visible
 
 Table = list[dict[str, Any]]
 RowT = TypeVar("RowT", bound=msgspec.Struct)
+_READ = frozenset({"bundle", "decisive", ITERATIONS})  # tables of any step that the program itself reads
 
 # (question, answer) of the shipped flows -> what it excludes.
 _EXCLUDED = {
@@ -140,6 +143,7 @@ def gather(
         rewrites=_last_table(state, table, "rewrites", Rewritten),
         scores=_last_table(state, table, "scores", Weighed),
         trigger=_trigger(state, table),
+        brought=tuple(_brought(state, table)),
         goes_on_from=state.taken_from,
         next=f"narrowdown after {shlex.quote(visible(state.id))}" if offer(state, problem) else "",
     )
@@ -468,6 +472,24 @@ def _last_table(state: State, table: Callable[[str], Table], name: str, kind: ty
     """The rows of the last table of this name on the route; none where none was left."""
     digest = next((v.tables[name] for v in reversed(state.route) if name in v.tables), "")
     return tuple(msgspec.convert(row, kind) for row in (table(digest) if digest else ()))
+
+
+def _brought(state: State, table: Callable[[str], Table]) -> Iterator[Brought]:
+    """Each table of a step that is none of ours, or that nobody here has any more, as it was left last."""
+    left = {(v.step, name): digest for v in state.route for name, digest in v.tables.items()}
+    for (step, name), digest in left.items():
+        if name in _READ or (step in STEPS and not STEPS[step].package):
+            continue
+        rows = table(digest)
+        columns = tuple(dict.fromkeys(key for row in rows for key in row))
+        yield Brought(step, name, columns, tuple(tuple(_say_cell(row.get(key)) for key in columns) for row in rows))
+
+
+def _say_cell(value: Any) -> str:
+    """What a step left in a field, as text: fractions as everywhere, what has parts as JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return number(value) if isinstance(value, float) else msgspec.json.encode(value).decode()
 
 
 def _trigger(state: State, table: Callable[[str], Table]) -> Trigger | None:

@@ -42,7 +42,7 @@ def to_markdown(report: Report) -> str:
     order = [
         head, by_hand(report), deeds(report), *write_culprits(report.culprits, report.metric), ruled_out(report),
         workaround(report), weighed(report), trigger(report), rewrites(report), depth(report), search(report), layers(report),
-        route(report), notes(report), environment(report),
+        brought(report), route(report), notes(report), environment(report),
     ]  # fmt: skip
     room, kept = MOST - 500, set()
     for i in (0, 1, 2, len(order) - 1, *range(3, len(order) - 1)):  # the most wanted first
@@ -314,6 +314,17 @@ def rewrites(report: Report) -> str:
     ]  # fmt: skip
     header = ("rewrite", "", "nodes changed", "the reference moves by", "error", "")
     return f"## Written otherwise\n\n{table(header, rows)}" if rows else ""
+
+
+def brought(report: Report) -> str:
+    """The tables of steps that other packages bring, as they are."""
+    parts = []
+    for left in report.brought:
+        rows = [tuple(literal(cell) or "-" for cell in row) for row in left.rows[:ROWS]]
+        more = say_further(len(left.rows) - len(rows), "row")
+        title = f"## {literal(left.step)}: {literal(left.table)}"
+        parts.append(f"{title}\n\n{table([literal(c) for c in left.columns], rows)}{more}")
+    return "\n\n".join(parts)
 
 
 def recipes(w: Workaround) -> list[str]:

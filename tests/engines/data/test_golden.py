@@ -30,6 +30,15 @@ def test_npz_is_one_sample_each(tmp_path: Path) -> None:
     assert set(samples[0]) == {"y", "inner"}
 
 
+def test_safetensors_are_one_sample_each(tmp_path: Path) -> None:
+    header = json.dumps({"y": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, X.nbytes]}}).encode()
+    for n in range(2):
+        made = len(header).to_bytes(8, "little") + header + (X + n).tobytes()
+        (tmp_path / f"out{n}.safetensors").write_bytes(made)
+    samples = golden.read([str(p) for p in golden_files.list_golden_files(tmp_path)])
+    assert [s["y"].tolist() for s in samples] == [X.tolist(), (X + 1).tolist()]
+
+
 def test_npy_files_of_a_folder_are_one_sample(tmp_path: Path) -> None:
     np.save(tmp_path / "y.npy", X)
     np.save(tmp_path / "z.npy", X + 1)
