@@ -1,9 +1,8 @@
 """One-off work in the machine room, in a process of its own: the application loads no native library."""
 
 import subprocess
-import sys
 
-from engines import faults
+from engines import faults, processes
 
 
 class MachineProblem(Exception):
@@ -11,20 +10,12 @@ class MachineProblem(Exception):
 
 
 def ask(module: str, *words: str, timeout: float = 300.0) -> str:
-    """Run ``python -P -m module words`` (``-P``: a folder of the user must not shadow ours) and return its stdout.
+    """Run a module of ours with these words and return its stdout.
 
     Raises MachineProblem with the last line that the process said, OSError where that speaks of a full disk and the like.
     """
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", module, *words],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        done = processes.run_module(module, words, timeout)
     except subprocess.TimeoutExpired:
         raise MachineProblem(f"{module} gave no answer within {timeout:.0f} s.") from None
     if done.returncode:

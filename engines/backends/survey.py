@@ -3,7 +3,6 @@ while it loads is a line of the answer."""
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,6 +12,7 @@ import msgspec
 from engines import backends, discovery, installed
 from engines.declaration import Declaration
 from engines.faults import signal_name
+from engines.processes import run_module
 
 _SECONDS = 120.0
 _SECONDS_TOGETHER = 30.0  # for all of them, before each is asked alone
@@ -46,7 +46,7 @@ def survey_engines(names: Sequence[str] = ()) -> list[dict[str, Any]]:
 def _ask_all(asked: Sequence[Declaration]) -> list[dict[str, Any]]:
     """All in one process, as most of what it costs to ask one is to load what they share; each alone where that one dies."""
     try:
-        rows = _told(_run([d.name for d in asked], _SECONDS_TOGETHER))
+        rows = _told(run_module("engines.backends", [d.name for d in asked], _SECONDS_TOGETHER))
         if len(rows) == len(asked):
             return rows
     except (subprocess.TimeoutExpired, OSError, ValueError, IndexError):
@@ -58,7 +58,7 @@ def _ask_all(asked: Sequence[Declaration]) -> list[dict[str, Any]]:
 def _ask_process(declared: Declaration) -> dict[str, Any]:
     row = _bare_row(declared)
     try:
-        done = _run([declared.name], _SECONDS)
+        done = run_module("engines.backends", [declared.name], _SECONDS)
         if done.returncode == 0:
             return _told(done)[0]
         ended = (
@@ -73,12 +73,7 @@ def _ask_process(declared: Declaration) -> dict[str, Any]:
     return row
 
 
-def _run(names: Sequence[str], seconds: float) -> "subprocess.CompletedProcess[bytes]":
-    command = [sys.executable, "-P", "-m", "engines.backends", *names]
-    return subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=seconds, check=False)
-
-
-def _told(done: "subprocess.CompletedProcess[bytes]") -> list[dict[str, Any]]:
+def _told(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
     """The rows of a process that ended well, none of another. Raises ``ValueError``, ``IndexError`` for no rows."""
     rows: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else []
     return rows

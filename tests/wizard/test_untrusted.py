@@ -150,22 +150,19 @@ _AGREED = {
 }
 # Ours, and what is installed.
 _OURS = {
-    "engines/processes.py": {"subprocess.Popen"},  # runner and workers
+    "engines/processes.py": {"subprocess.Popen", "subprocess.run"},  # runner and workers; a module of ours, or pip
     "engines/checker/command.py": {"subprocess.Popen"},  # the keeper
     "engines/workers/pool.py": {"subprocess.Popen"},  # the watchdog
     "engines/workers/__main__.py": {"importlib.util.spec_from_file_location", ".exec_module"},  # our own package
     "engines/workers/worker.py": {"ctypes.CDLL"},  # C's library, for prctl
     "engines/workers/gpus.py": {"subprocess.run", "ctypes.CDLL"},  # nvidia-smi, the driver
     "engines/backends/tensorrt/cuda.py": {"ctypes.CDLL"},  # the driver
-    "engines/backends/survey.py": {"subprocess.run"},  # which engines there are
     "engines/backends/__init__.py": {"importlib.import_module"},  # an engine by its declaration
     "engines/discovery.py": {"importlib.import_module", "importlib.metadata.entry_points"},
     "engines/steps/registry.py": {"importlib.import_module", "importlib.metadata.entry_points"},
     "engines/contract/suite.py": {"subprocess.run", "exec", "compile"},  # a test for engines of other packages
     "wizard/cli/parsing.py": {"importlib.import_module"},  # a command's own module
     "wizard/flow/load.py": {"importlib.metadata.entry_points"},
-    "wizard/ladder/environments.py": {"subprocess.run"},  # pip, for releases that were typed
-    "wizard/machine_room.py": {"subprocess.run"},
     "wizard/runner/__main__.py": {"importlib.util.spec_from_file_location", ".exec_module"},  # our own package
     "engines/checker/keeper.py": {"ctypes.CDLL"},  # C's library, for prctl
 }

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from engines.processes import run_module
 from engines.store.scratch import scratch
 from wizard.exits import BadUsage, Missing
 from wizard.problem import USUAL_ENGINE
@@ -147,11 +148,7 @@ def _pip(*words: str, temporary: str = "") -> "subprocess.CompletedProcess[str]"
     """``temporary``: a folder for what pip unpacks, which goes also where pip is killed; "" for the usual one."""
     environment = {**os.environ, **({"TMPDIR": temporary} if temporary else {})}
     try:
-        return subprocess.run(
-            [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", *words],
-            capture_output=True, text=True, errors="replace", check=False, timeout=_MINUTES * 60, stdin=subprocess.DEVNULL,
-            env=environment,
-        )  # fmt: skip
+        return run_module("pip", ["--disable-pip-version-check", *words], _MINUTES * 60, environment)
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess([], 1, "", f"pip took more than {_MINUTES} minutes")
 
