@@ -36,6 +36,8 @@ _VALUES = {
     "--junit": "{answers}.xml",
     "--summary": "{answers}.md",
 }
+RELEASES = (["--python"], ["--site"], ["--install"])  # the options that say where a ladder's releases are
+SAID: list[str] = []  # what the last call at a door of the command line has printed
 _SESSIONS = ("session", "sessions", "other", "cases")  # what an argument that is a session is called
 # All options of ``edit`` that change the set-up go one way: this one stands for them.
 _ONE = {"edit": ["--seed", "9"]}
@@ -76,15 +78,15 @@ def of_the_command_line() -> Iterator[Door]:
         if not any(action.dest in _SESSIONS and not action.option_strings for action in parser._actions):
             continue
         gated = any("--yes-run-scripts" in action.option_strings for action in parser._actions)
-        for words in [_ONE[name]] if name in _ONE else [[], *_options(parser)]:
+        for words in [_ONE[name]] if name in _ONE else [[], *options(parser)]:
             shut = gated and "--dry" not in words and (name != "export" or "random" in words)
-            yield Door(" ".join([name, *words]), _command(name, words, gated), gated=shut)
+            yield Door(" ".join([name, *words]), command(name, words, gated), gated=shut)
     for name, words in _NAMED.items():
         if words is not None and words != ["--session"]:
-            yield Door(name, _command(name, words, False, session=False), gated=False)
+            yield Door(name, command(name, words, False, session=False), gated=False)
 
 
-def _options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
+def options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
     for action in parser._actions:
         option = next((text for text in action.option_strings if text.startswith("--")), "")
         if not option or option in _ASIDE:
@@ -97,7 +99,7 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
             yield [option, _VALUES[option]]
 
 
-def _command(name: str, words: list[str], gated: bool, *, session: bool = True) -> Callable[..., int]:
+def command(name: str, words: list[str], gated: bool, *, session: bool = True) -> Callable[..., int]:
     def call(place: Path, work: Path, more: tuple[str, ...]) -> int:
         answers = work / "answers.yaml"
         answers.write_text("sanitize: ask\n", encoding="utf-8")
@@ -106,8 +108,12 @@ def _command(name: str, words: list[str], gated: bool, *, session: bool = True) 
         known = {option for action in commands()[name]._actions for option in action.option_strings}
         line += ["--output", str(work / "out")] if name in ("export", "report") else []
         line += ["--display", "none"] if "--display" in known else []
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            return entry.main(line)
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            try:
+                return entry.main(line)
+            finally:
+                SAID[:] = [said.getvalue()]
 
     return call
 

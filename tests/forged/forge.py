@@ -4,6 +4,7 @@ A payload tells that it ran by writing a canary. A session is a copy of a finish
 mended as documented.
 """
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -416,12 +417,16 @@ def look_alike(at: Bench, kind: str) -> tuple[str, ...]:
     return ("--yes-run-scripts", other, "--yes-run-scripts", digest.upper(), "--yes-run-scripts", "")
 
 
+def named(kind: str, path: str) -> JSON:
+    """What a problem says that names the payload at this path, and a model."""
+    problem: JSON = {"model": "m"}
+    PAYLOADS[kind].name(problem, path)
+    return problem
+
+
 def name_beside(at: Bench, kind: str) -> JSON:
-    """What a problem says that names the payload beside the journal, and a model."""
-    payload = PAYLOADS[kind]
-    named: JSON = {"model": "m"}
-    payload.name(named, str(at.session / f"evil{payload.suffix}"))
-    return named
+    """The same, of one beside the journal."""
+    return named(kind, str(at.session / f"evil{PAYLOADS[kind].suffix}"))
 
 
 def plant_beside(at: Bench, kind: str) -> JSON:
@@ -481,6 +486,50 @@ def in_the_tables(at: Bench, kind: str) -> None:
     signing.rewrite(at.session / journal.NAME, lambda event: signing.exchanged(event, renamed))
 
 
+def exchanged(found: Any, named: JSON, was: JSON | None = None) -> Any:
+    """JSON with all that stands under a name of what is ``named`` exchanged for that, and each engine spec of the problem that
+    ``was``, under whatever name it stands."""
+    specs = {was[role]: named[role] for role in ("reference", "engine") if was and role in named}
+    if isinstance(found, list):
+        return [exchanged(each, named, was) for each in found]
+    if isinstance(found, dict):
+        own = {
+            key: named[key] for key in found.keys() & named.keys() - {"model"} if type(found[key]) is type(named[key])
+        }
+        return {key: own[key] if key in own else exchanged(value, named, was) for key, value in found.items()}
+    return specs.get(found, found) if isinstance(found, str) else found
+
+
+def in_all_records(at: Bench, kind: str) -> None:
+    """In whatever a finished session records, findings and tables and what comes yet; its description is clean."""
+    named, problem = plant_beside(at, kind), problem_of(at)
+    was = {"engine": problem.engine, "reference": problem.reference}
+    names: dict[str, str] = {}
+    for path in [path for path in (at.session / "artifacts").rglob("*") if path.is_file()]:
+        with contextlib.suppress(ValueError):
+            names[path.name] = signing.stored(
+                at.session / "artifacts", json.dumps(exchanged(json.loads(path.read_bytes()), named, was)).encode()
+            )
+    signing.rewrite(at.session / journal.NAME, lambda event: exchanged(signing.exchanged(event, names), named, was))
+
+
+def at_home(at: Bench, kind: str) -> None:
+    """A file of the victim's own, which is no script: what is loaded of it, or written over."""
+    if kind in ("data loader script", "postprocess script", "score script"):
+        raise Pointless
+    own = Path.home() / ".bashrc"
+    edit(at, lambda problem: PAYLOADS[kind].name(problem, str(own)))
+
+
+def by_tilde(at: Bench, kind: str) -> None:
+    """By words that a shell, or a loader, makes a path of."""
+    at_place(at, kind, Path.home(), "~/{file}")
+
+
+def by_variable(at: Bench, kind: str) -> None:
+    at_place(at, kind, Path.home(), "$HOME/{file}")
+
+
 def in_the_flow(at: Bench, kind: str) -> None:
     """Only in the flow: as its reference, its parameters, and what it hands to its steps."""
     named = plant_beside(at, kind)
@@ -535,6 +584,10 @@ WAYS: dict[str, Callable[[Bench, str], tuple[str, ...] | None]] = {
     "in the tables only": in_the_tables,
     "in the flow only": in_the_flow,
     "in an answer only": in_an_answer,
+    "in all records": in_all_records,
+    "a file of the home": at_home,
+    "by ~": by_tilde,
+    "by $HOME": by_variable,
 }
 # Where the problem itself is clean (``x.py `` is no script), so that a door may open: what is hidden must not run all the same.
 HIDDEN = (
@@ -544,6 +597,7 @@ HIDDEN = (
     "in the tables only",
     "in the flow only",
     "in an answer only",
+    "in all records",
 )
 
 

@@ -4,10 +4,10 @@ command with each kind, and each option with some, once on a released session.
 """
 
 import contextlib
-import json
 import os
 import random
 import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from wizard import trust
 from wizard.cli import entry
 from wizard.exits import NEEDS_PERSON
 
-from . import doors, forge
+from . import bundles, doors, forge
 
 MANY = int(os.environ.get("NARROWDOWN_FORGED", "400"))
 SEED = int(os.environ.get("NARROWDOWN_SEED", "1"))
@@ -31,8 +31,8 @@ REFUSED = (2, 3)  # 2: what stands on the command line is no digest
 
 
 class Found(NamedTuple):
-    """What became of one forgery: ``refused`` (exit 3), ``shut`` (nothing is run at this door), ``ran``, ``let in`` (a door that
-    must refuse it did not) or ``started`` (workers were)."""
+    """What became of one forgery: ``refused`` (exit 3), ``shut`` (nothing is run at this door), ``ran``, ``wrote`` (outside of
+    the session), ``let in`` (a door that must refuse it did not) or ``started`` (workers were)."""
 
     kind: str
     way: str
@@ -46,15 +46,44 @@ def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Somebody's machine: what was agreed to there, and where its sessions live."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
+    (tmp_path / "person" / ".config").mkdir(parents=True)
+    for name in (".bashrc", ".profile", ".config/settings"):
+        (tmp_path / "person" / name).write_text("true\n", encoding="utf-8")
+    # One stands in a folder of a stranger's, whose modules are in the way of all that any of our programs imports.
+    (folder := tmp_path / "stood in").mkdir()
+    for name in (*_IN_THE_WAY, *{name.partition(".")[0] for name in sys.modules}):
+        forge.script(folder / f"{name}.py", tmp_path / STOOD_IN)
+    monkeypatch.chdir(folder)
     return tmp_path
+
+
+STOOD_IN = "ran where one stands"
+_IN_THE_WAY = (
+    "pip",
+    "sitecustomize",
+    "usercustomize",
+    "onnxruntime",
+    "openvino",
+    "tensorrt",
+    "torch",
+    "distributed",
+    "check",
+)
+
+
+def person(folder: Path) -> dict[str, bytes]:
+    """What a person has and no session may touch: every file below these, by what is in it; not what engines cache."""
+    found = (path for path in folder.rglob("*") if path.is_file() and ".cache" not in path.parts)
+    return {str(path): path.read_bytes() for path in found}
 
 
 def attempt(folder: Path, base: Path, kind: str, way: str, door: doors.Door) -> Found | None:
     """One forgery at one door; None where this way means nothing for the kind."""
     trust.trust_file().unlink(missing_ok=True)
     try:
-        made = forge.forged(folder, base, kind, way)
+        bundle = door.name.startswith("bundle:")
+        made = bundles.forged(folder, base, kind, way, door) if bundle else forge.forged(folder, base, kind, way)
     except forge.Pointless:
         shutil.rmtree(folder)
         return None
@@ -63,9 +92,13 @@ def attempt(folder: Path, base: Path, kind: str, way: str, door: doors.Door) -> 
     shutil.rmtree(logs, ignore_errors=True)
     work = folder / "work"
     work.mkdir()
+    owned = [Path.home(), *(folder / name for name in ("own", "strange"))]
+    before = [person(place) for place in owned]
     code = door.call(made.session, work, made.words)
-    if made.canary.exists():
+    if made.canary.exists() or (folder.parent / STOOD_IN).exists():
         end = "ran"
+    elif [person(place) for place in owned] != before:
+        end = "wrote"
     elif way in forge.HIDDEN:
         end = "refused" if code in REFUSED else "shut"
     elif door.gated and code not in REFUSED:
@@ -110,38 +143,37 @@ def test_no_door_lets_a_kind_in(victim: Path) -> None:
     assert asked == {door.name for door in doors.all_doors() if door.gated}, "each of these doors asks"
 
 
-def test_nothing_that_a_bundle_names_is_taken_for_typed(victim: Path) -> None:
-    """``trigger`` puts the engines of a bundle's report.json on a command line of its own. What is let through with ``all`` is
-    not remembered, either."""
-    bundle, canary = victim / "bundle", victim / "canary"
-    bundle.mkdir()
-    forge.model(bundle / "model.onnx", canary)
-    np.savez(bundle / "inputs.npz", x=np.ones((1, 8), np.float32))
-    (bundle / "check.py").touch()
-    asked = 0
+HELD = ("check.py",)  # of what may be swapped in a bundle
+
+
+def test_no_bundle_runs_what_its_reader_did_not_see(victim: Path) -> None:
+    """Each command that takes one with each kind that an engine runs, each option with one; and what was agreed to, swapped."""
+    base = forge.released(victim / "base")
+    named = {kind: forge.named(kind, "/x") for kind in forge.PAYLOADS}
+    of_engines = [kind for kind, each in named.items() if {"engine", "reference"} & each.keys()]
+    of_engines = [kind for kind in of_engines if "tensorrt" not in str(named[kind])]  # which is not everywhere
+    tries, swapped, found = [], set(), []
+    for number, door in enumerate(bundles.of_the_command_line()):
+        some = of_engines if len(door.name.split()) == 2 else of_engines[number % len(of_engines) :][:1]
+        tries += [(kind, "in the report", door) for kind in some]
+        tries += [("check command", way, door) for way in HELD if some is of_engines]
+    assert len(tries) > 2 * len(of_engines) + len(HELD)
     with cheap_libraries():
-        for payload in forge.PAYLOADS.values():
-            evil = bundle / f"evil{payload.suffix}"
-            payload.write(evil, canary)
-            canary.unlink(missing_ok=True)
-            named = {"model": str(bundle / "model.onnx"), "engine": "emulate", "reference": "onnxruntime"}
-            clean = dict(named)
-            payload.name(named, str(evil))
-            specs = {name: {"spec": named[name]} for name in ("engine", "reference")}
-            report = {"environment": specs, "metric": "rel_l2", "tolerance": 0.001}
-            (bundle / "report.json").write_text(json.dumps(report), encoding="utf-8")
-            if (
-                all(named[name] == clean[name] for name in specs) or "tensorrt" in named["engine"]
-            ):  # which is not everywhere
-                continue
-            asked += 1
-            assert entry.main(["trigger", str(bundle), "--display", "none"]) == NEEDS_PERSON, named
-            assert not canary.exists()
-        custom = {"engine": {"spec": "emulate"}, "reference": {"spec": f"onnxruntime:custom_ops={bundle}/evil.so"}}
-        (bundle / "evil.so").write_bytes(b"no library")
-        (bundle / "report.json").write_text(json.dumps({**report, "environment": custom}), encoding="utf-8")
-        assert entry.main(["trigger", str(bundle), "--display", "none", "--yes-run-scripts", "all"]) not in REFUSED
-    assert asked > 7
+        for number, (kind, way, door) in enumerate(tries):
+            tried = attempt(victim / f"{number}", base, kind, way, door)
+            found += [(tried, *doors.SAID)] if tried and (tried.end, tried.code) != ("refused", NEEDS_PERSON) else []
+            swapped |= {way} if tried and way in bundles.SWAPPED else set()
+    assert not found, "\n".join(map(str, found))
+    assert swapped == set(HELD), "each of these was agreed to before"
+
+
+def test_nothing_that_a_bundle_names_is_taken_for_typed(victim: Path) -> None:
+    """``trigger`` puts the engines of a bundle's report on a command line of its own, where what is typed is remembered."""
+    with cheap_libraries():
+        bundle = bundles.made(victim / "a", forge.released(victim / "base"))
+        bundles.in_the_report(bundle, "library of custom operators")
+        line = ["trigger", str(bundle.session), "--display", "none", "--yes-run-scripts", "all"]
+        assert entry.main(line) not in REFUSED
     assert trust.trusted() == {}
 
 
@@ -199,10 +231,13 @@ def test_forged_campaign(victim: Path) -> None:
             anew(made.session)
             assert made.canary.exists(), f"the payload of a {kind} does not tell that it ran"
     chance = random.Random(SEED)
-    all_doors = doors.all_doors()
+    all_doors = [*doors.all_doors(), *bundles.of_the_command_line()]
     turns: dict[str, list[tuple[str, str, doors.Door]]] = {}
     for door in all_doors:
         turns[door.name] = [(kind, way, door) for kind in forge.PAYLOADS for way in forge.WAYS]
+        if door.name.startswith("bundle:"):
+            turns[door.name] = [(kind, "in the report", door) for kind in forge.PAYLOADS]
+            turns[door.name] += [("check command", way, door) for way in bundles.SWAPPED]
         chance.shuffle(turns[door.name])
     found: list[Found] = []
     seen: set[tuple[str, str]] = set()
@@ -236,7 +271,7 @@ def _brings_new(seen: set[tuple[str, str]], each: tuple[str, str, doors.Door]) -
 
 def _print(found: list[Found]) -> None:
     print(f"\n{len(found)} forged sessions, seed {SEED}: {sum(f.end == 'ran' for f in found)} ran")
-    ends = ("refused", "shut", "let in", "started", "ran")
+    ends = ("refused", "shut", "let in", "started", "wrote", "ran")
     for title, of in (("kind", 0), ("way", 1), ("door", 2)):
         print(f"\n{title:32} {' '.join(f'{end:>8}' for end in ends)}")
         counts = Counter((each[of], each.end) for each in found)
