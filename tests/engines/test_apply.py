@@ -195,6 +195,14 @@ def test_trtexec_is_told_only_what_its_lists_can_say(keep: tuple[str, ...], name
 @pytest.mark.parametrize("name", ["a", "a,b"])
 def test_a_file_with_the_types_in_it_is_told_first_as_any_tensorrt_takes_it(engine: str, name: str) -> None:
     told = recipes(engine, Cure(keep=(name,), file="worked-around.onnx"), "10.6.0").values()
+    python = next(iter(told))
+    assert python.language == "python", "pip's packages of TensorRT bring no trtexec"
+    compile(python.text, "pasted", "exec")
+    if engine.startswith("emulate"):
+        assert {"worked-around.onnx", "STRONGLY_TYPED"} <= set(
+            re.findall(r"worked-around\.onnx|STRONGLY_TYPED", python.text)
+        )
+        assert python.line in python.text
     first, *rest = [recipe for recipe in told if recipe.language == "sh"]
     assert first.text == "trtexec --onnx=worked-around.onnx --stronglyTyped --saveEngine=model.engine"
     assert "keep_fp32.py" in rest[0].text

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from engines.declaration import CaseCommand, CheckPart, Cure, Found, Recipe
-from engines.options import split_paths, tell_apart
+from engines.options import split_paths, tell_apart, values
+from engines.spec import parse
 
 RTX = "tensorrt_rtx"
 LONGEST = 500  # characters of an input's name that a command line still shows
@@ -176,7 +177,7 @@ def _in_python(found: Found, model: str, changes: Collection[str], first: str, *
     keeps = (
         "import keep_fp32; keep_fp32.postprocess(network); config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)"
     )
-    parse = f"assert parser.parse_from_file({model!a}), parser.get_error(0).desc()"
+    reads = f"assert parser.parse_from_file({model!a}), parser.get_error(0).desc()"
     changed = [line for option in changes for line in told[option]]
     text = [
         f"import {found.spec.name} as trt",
@@ -187,13 +188,13 @@ def _in_python(found: Found, model: str, changes: Collection[str], first: str, *
         "builder = trt.Builder(logger)",
         f"network = builder.create_network({'1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)' if says else ''})",
         "parser = trt.OnnxParser(network, logger)",
-        parse,
+        reads,
         "config = builder.create_builder_config()  # inputs with open dimensions need your optimization profile in it",
         *(line for lines in told.values() for line in lines),
         *([keeps] if by_name else []),
         'open("model.engine", "wb").write(builder.build_serialized_network(network, config))',
     ]
-    line = "\n".join([*([] if model == "model.onnx" else [parse]), *changed, *([keeps] if by_name else [])])
+    line = "\n".join([*([] if model == "model.onnx" else [reads]), *changed, *([keeps] if by_name else [])])
     beside = ", with keep_fp32.py of this folder" if by_name else ""
     return Recipe(
         f"{'TensorRT-RTX' if found.spec.name == RTX else 'TensorRT'} in Python{beside}{first}",
@@ -254,6 +255,11 @@ def apply_by_name(ours: list[str], theirs: list[str], cure: Cure) -> list[Recipe
 
 
 def apply_as_emulated(found: Found, cure: Cure) -> list[Recipe]:
-    """An emulation stands for a weakly typed build of its precision."""
+    """An emulation stands for a weakly typed build of its precision. First comes a build of the file, whose types any TensorRT
+    keeps; in Python, as pip's packages of TensorRT bring no trtexec."""
+    if not cure.keep:
+        return []
+    typed = parse("tensorrt:precision=model,tf32=on")
+    python = [_in_python(Found(typed, values(typed), ""), cure.file, (), "", by_name=False)] if cure.file else []
     flag = f"--{found.spec.get('precision', 'fp16')}"
-    return apply_by_name([flag], [flag], cure)
+    return [*python, *apply_by_name([flag], [flag], cure)]
