@@ -52,8 +52,8 @@ def say_amount(error: float, metric: str) -> str:
 def say_most(error: float, criterion: Criterion) -> str:
     """The worst error of all that a workaround was tried on, beside what is allowed, and whether that is close."""
     most, allowed = (say_amount(value, criterion.metric) for value in (error, limit(criterion, "")))
-    if 1 <= margin(criterion, error) < NEAR:
-        return f"the error is at most {most}, just below the {allowed} that is allowed"
+    if (times := margin(criterion, error)) < NEAR:
+        return f"the error is at most {most}, {'above' if times < 1 else 'just below'} the {allowed} that is allowed"
     return f"the error is at most {most}, and {allowed} is allowed"
 
 

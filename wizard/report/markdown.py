@@ -283,7 +283,7 @@ def weighed(report: Report) -> str:
         )
         for r in report.scores
     ]
-    header = ("", "within the tolerance", "error", "score", "ms a run")
+    header = ("", "within the tolerance", "error on the session's samples", "score", "ms a run")
     return f"## What it costs, and what a cure buys\n\n{table(header, rows)}" if rows else ""
 
 

@@ -262,6 +262,7 @@ def test_what_is_close_to_the_limit_is_called_close(error: float, close: bool) -
     said = say_most(error, Criterion(tolerance=0.01))
     assert say_amount(error, "rel_l2") in said
     assert ("just below the 1 %" in said) == close
+    assert ("above the 1 %" in said) == (error > 0.01)
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "("])

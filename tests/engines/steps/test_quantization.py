@@ -328,7 +328,7 @@ def test_every_form_of_pair(
         {"reader", "writer"},
         {"reader", "writer", "last"},
     )  # beyond its scale
-    assert outcome.error < outcome.tolerance
+    assert outcome.samples_ok == outcome.samples, "others may be further off"
     assert {(r["codes"], r["scales"]) for r in rows.values() if r["scales"]} == {(codes, scales)}
     assert rows["reader"]["sqnr_db"] < rows["writer"]["sqnr_db"]
     assert all(r["movable"] for r in rows.values())

@@ -523,7 +523,7 @@ def test_the_report(session: Path) -> None:
     assert found["samples_failing"] == 7
     assert found["environment"]["engine"]["fingerprint"] == "f"
     assert [d["name"] for d in found["depth"]] == ["s"]
-    assert "1 of 95 nodes fails" in report.headline
+    assert "2 of 95 nodes fail: " in report.headline, "two culprits, alike"
     for text in (to_markdown(report), to_html(report)):
         assert "overflow" in text
         assert "one guess" in text
