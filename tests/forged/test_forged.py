@@ -19,7 +19,11 @@ from onnx import TensorProto, helper
 
 from wizard import trust
 from wizard.cli import entry
-from wizard.exits import NEEDS_PERSON
+from wizard.exits import NEEDS_PERSON, Refusal
+from wizard.flow.load import load
+from wizard.problem import Problem
+from wizard.runner.options import Options
+from wizard.tui.library import Sessions
 
 from . import bundles, doors, forge
 
@@ -175,6 +179,24 @@ def test_nothing_that_a_bundle_names_is_taken_for_typed(victim: Path) -> None:
         line = ["trigger", str(bundle.session), "--display", "none", "--yes-run-scripts", "all"]
         assert entry.main(line) not in REFUSED
     assert trust.trusted() == {}
+
+
+def test_the_reference_of_a_flow_is_not_taken_for_typed(victim: Path) -> None:
+    """``run MODEL --flow THEIRS`` ran it, and remembered it as the user's own; what the user typed beside it is remembered."""
+    own = victim / "own.so"
+    for path in (own, victim / "evil.so"):
+        path.write_bytes(b"no library")
+    forge.model(victim / "model.onnx", victim)
+    text = load("accuracy").text.replace("\nnodes:", f"\nreference: onnxruntime:custom_ops={victim}/evil.so\nnodes:", 1)
+    (victim / "flow.yaml").write_text(text, encoding="utf-8")
+    words = ["--flow", str(victim / "flow.yaml"), "--engine", f"onnxruntime:custom_ops={own}", "--display", "none"]
+    assert entry.main(["run", str(victim / "model.onnx"), *words, "--session", str(victim / "made")]) == NEEDS_PERSON
+    theirs = Problem(str(victim / "model.onnx"), engine="emulate", flow=str(victim / "flow.yaml"))
+    with pytest.raises(Refusal) as refused:
+        Sessions(Options()).create(theirs)
+    assert refused.value.code == NEEDS_PERSON
+    assert set(trust.trusted().values()) == {str(own)}
+    assert not (victim / "made").exists()
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ import argparse
 from wizard import handed, trust
 from wizard.cli import run
 from wizard.given import score
+from wizard.problem import Problem
 from wizard.session import folder as folders
 from wizard.session.state import State
 
@@ -16,6 +17,7 @@ def after(arguments: argparse.Namespace) -> int:
     name = run.display_name(arguments, person=True)
     trust.admit(base, arguments.yes_run_scripts)  # before anything of it becomes the user's own
     handed.refuse(base, arguments.pass_env, run.executor(arguments))
-    scored = score(arguments.score) if arguments.score else ""
+    if scored := score(arguments.score) if arguments.score else "":
+        run.agreed(Problem(model="", reference="", score=scored))
     person = not arguments.answers and run.guided(State(), name)
     return run.follow(source, arguments, scored, person=person, script=arguments.answers)

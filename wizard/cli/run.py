@@ -79,7 +79,8 @@ def follow(source: Path, arguments: argparse.Namespace, score: str, *, person: b
         flush=True,
     )
     answers = read_answers(script, flow) if script else Script({}, {})
-    return walk(place, flow, arguments, answers, agreed(folders.describe(place).problem), person=person)
+    consent = trust.admit(folders.describe(place).problem, arguments.yes_run_scripts)
+    return walk(place, flow, arguments, answers, consent, person=person)
 
 
 def expected(wanted: str | None, code: int) -> int:
@@ -212,7 +213,7 @@ _ENDING = 20.0  # seconds that a runner may take to end once its client has left
 def start(problem: Problem, arguments: argparse.Namespace, *, person: bool, usual: str = "") -> tuple[int, Path]:
     """Make the session, or go on with the one that ``--session`` names, and walk it: the exit code, and its folder. ``usual``:
     what is said of an engine that nobody named, once nothing is refused."""
-    loaded = checked_flow(problem.flow)
+    loaded, typed = checked_flow(problem.flow), problem
     if (
         loaded.flow.reference
         and problem.reference == Problem(model="").reference
@@ -222,12 +223,15 @@ def start(problem: Problem, arguments: argparse.Namespace, *, person: bool, usua
     display_name(arguments, person=person)  # refuses before a session exists
     script = scripted(arguments, loaded.flow)
     handed.refuse(problem, arguments.pass_env, executor(arguments))
+    consent = agreed(typed)
+    if problem is not typed:  # the flow may be somebody else's
+        consent = trust.admit(problem, getattr(arguments, "yes_run_scripts", ()))
     place = session_folder(problem, loaded.text, arguments.session)
     fresh = not folders.load(place).seq
     if usual:
         terminal.say(usual)
     terms.pin(loaded.flow, loaded.folder, place)
-    code = walk(place, loaded.flow, arguments, script, agreed(problem), person=person)
+    code = walk(place, loaded.flow, arguments, script, consent, person=person)
     if fresh and code == BAD_USAGE:
         drop_refused(place)
     return code, place

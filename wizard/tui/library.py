@@ -78,11 +78,12 @@ class Sessions:
         options = running or self._options
         handed.refuse(problem, options.handed, options.executor)
         loaded = load_flow(problem.flow)
+        trust.agree(problem)
         if loaded.flow.reference and problem.reference == Problem(model="").reference:
             problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
+            trust.admit(problem, self._yes)  # the flow may be somebody else's
         made = folders.create(problem, loaded.text)
         terms.pin(loaded.flow, loaded.folder, made)
-        trust.agree(problem)
         self._running[made] = options
         return made
 
@@ -110,7 +111,6 @@ class Sessions:
         trust.admit(folders.describe(folder).problem, self._yes)
         running = self.running(folder)
         made, _ = begin_after(folder, executor=running.executor)
-        trust.agree(folders.describe(made).problem)
         self._running[made] = running
         return made
 
