@@ -61,19 +61,25 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
             return (
                 f"{judge} and {voices.name_voice(heard.other)} agree against {reference} "
                 f"({say_distance(heard.error or 0.0, rule)} apart), and one unit in the last place moves {reference} by "
-                f"{say_distance(heard.moves, rule)} itself: the output is determined no better than that."
+                f"{say_distance(heard.moves, rule)} itself{_say_undetermined(tried)}."
             )
         case "open":
             other, spread = voices.name_voice(heard.other), say_distance(heard.spread, rule)
             return (
-                f"{reference}, {judge} and {other} differ from one another by up to {spread} and no two of them agree: the "
-                "output is determined no better than that."
+                f"{reference}, {judge} and {other} differ from one another by up to {spread} and no two of them "
+                f"agree{_say_undetermined(tried)}."
             )
     alone = (
         f"{voices.name_voice(v)} is {say_error(e, rule)} where the reference and {judge} agree: left out."
         for v, e in heard.lonely
     )
     return " ".join(alone)
+
+
+def _say_undetermined(tried: trial.Tried) -> str:
+    """What follows where nobody is right for sure; "" of a failure that is searched all the same, as it is beyond that."""
+    searched = tried.findings.signature is not None and not tried.verdict and not tried.moved.explains
+    return "" if searched else ": the output is determined no better than that"
 
 
 def _name_judge(heard: voices.Heard) -> str:
