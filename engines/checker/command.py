@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -149,12 +150,14 @@ def run_check(
 
 
 def run_line(
-    line: Sequence[str], folder: Path, timeout: float = 0.0, handed: Collection[str] = (), who: str = "checker"
-) -> CheckResult:
-    """The same for a command that is split and filled in. ``who``: what a message calls the program."""
+    line: Sequence[str], folder: Path, timeout: float = 0.0, handed: Collection[str] = (), who: str = "checker",
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> CheckResult:  # fmt: skip
+    """The same for a command that is split and filled in. ``who``: what a message calls the program. ``more``: variables of ours
+    that it gets beside the others, or in their place."""
     begun = time.monotonic()
     try:
-        kept = _keep(line, folder, handed)
+        kept = _keep(line, folder, handed, more)
     except (OSError, ValueError) as error:
         return CheckResult("not-started", message=_why(line[0], folder, error, who), words=tuple(line))
     out, err, told = kept.out, kept.err, kept.told
@@ -206,11 +209,11 @@ class _Kept(NamedTuple):
     told: "_Told"
 
 
-def _keep(line: Sequence[str], folder: Path, handed: Collection[str]) -> _Kept:
+def _keep(line: Sequence[str], folder: Path, handed: Collection[str], more: Mapping[str, str]) -> _Kept:
     """Have a keeper run the command. Raises OSError, ValueError."""
     given = environment.for_checker(os.environ, handed)
     mark = given.pop("NARROWDOWN_WORKER", "")
-    order = keeper.order(str(folder), mark, line, given)
+    order = keeper.order(str(folder), mark, line, {**given, **more})
     with _open_pipes(1, 0, 0, 0) as (ours, its):
         try:
             keeper.send(_line(given), order, its)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.docs.shown import of
 from wizard.after import begin_after
-from wizard.cli.ladder import prepared
+from wizard.cli.ladder import admit, prepared
 from wizard.report.read import read
 from wizard.session import folder as folders
 
@@ -57,7 +57,7 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> N
     assert {row["role"] for row in rows if row["outcome"] != "same"} == set()
     assert len(rows) == 8
     assert narrowdown("replay", made, "--search").code == 4
-    cases = prepared(str(bug), tmp_path / "ladder")
+    cases = prepared(str(bug), admit(str(bug), ()), tmp_path / "ladder")
     assert len(cases) == len(old.findings.culprits)
     assert all((case.folder / "check.py").is_file() for case in cases)
     assert len({case.key for case in cases}) == len({case.name for case in cases}) == len(cases)

@@ -337,3 +337,4 @@ def test_an_engine_that_only_stands_in_what_was_found_is_asked_about(tmp_path: P
     assert str(library) in trust.admit_session(place, ["all"]).files
     output = str(tmp_path / "case")
     assert entry.main(["export", str(place), "--weights", "random", "-o", output]) == NEEDS_PERSON
+    assert entry.main(["ladder", str(place), "--python", sys.prefix]) == NEEDS_PERSON

@@ -140,12 +140,6 @@ _AGREED = {
     "engines/backends/tensorrt/library.py": {"ctypes.CDLL", "importlib.import_module"},  # plugins; TensorRT itself
     "engines/backends/tensorrt/built_file.py": {".deserialize_cuda_engine"},
     "engines/backends/tensorrt/engine.py": {".deserialize_cuda_engine"},  # a plan that was agreed to, or built just now
-    "wizard/bundle/withheld.py": {
-        "subprocess.run"
-    },  # the check of a bundle that is being written, with copies of what it loads
-    "wizard/ladder/checks.py": {
-        "subprocess.Popen"
-    },  # a case's check, admitted by wizard.cli.ladder, in a release that was typed
     "wizard/cli/matrix.py": {"subprocess.run"},  # ourselves, by an interpreter that was typed
 }
 # Ours, and what is installed.

@@ -168,6 +168,13 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent, w
         (folder / TRACES).write_text(said + "\n", encoding="utf-8")
 
 
+def write_cases(reading: Reading, folder: Path) -> list[Place]:
+    """The culprits' cases alone, as a bundle has them, in and below a folder that is made. Raises as ``export``."""
+    places = _write_cases(reading, folder, traces(reading))
+    others_eyes([place.folder for place in places])
+    return places
+
+
 def _write_cases(reading: Reading, folder: Path, found: Traces) -> list[Place]:
     """Each culprit's models, values and check: the first one's in ``folder``, a folder below it for each further one. Raises
     NothingToExport where there is none, SessionProblem where a file of it is gone."""

@@ -1,19 +1,18 @@
 """A bundle whose weights may not be shared: random ones in their place, and whether the case fails with these."""
 
-import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from engines.checker import environment
 from engines.checker import private_copies as checkfiles
+from engines.checker.command import CheckResult, run_line
 from engines.consent import Consent
-from engines.data.held import NotAgreed, copy, link_others, of_command, under
+from engines.data.held import NotAgreed, copy, digest, forget, link_others, of_command, under
 from engines.findings import Culprit
 from engines.options import command_options, file_options, pair_options, split_paths, with_libraries
 from engines.spec import parse
@@ -39,11 +38,30 @@ def replace_weights(cases: Sequence[Path], weights: Weights, problem: Problem, c
 
 
 class Trial(NamedTuple):
-    """What a case's own check is run with: its text ("": as it lies there), the folder that it runs in, what it reads there."""
+    """What a case's own check is run with: its text ("": as it lies there), the folder that it runs in (None: the case's own),
+    what it reads there, and the names of further variables that it gets."""
 
     text: str = ""
     folder: Path | None = None
     laid: checkfiles.Laid = checkfiles.Laid("")
+    handed: tuple[str, ...] = ()
+
+    def run(
+        self, python: Sequence[str], case: Path, timeout: float, more: Mapping[str, str] = MappingProxyType({})
+    ) -> CheckResult:
+        """Run the check.py in ``case`` as any checker is run (``engines.checker``), by this interpreter with its flags. Raises
+        NotAgreed where what it reads in place is not, or no longer, what was agreed to."""
+        checkfiles.check_unchanged(self.laid)
+        folder = self.folder if self.folder and self.folder.is_dir() else case
+        done = run_line([*python, str(case.absolute() / "check.py")], folder, timeout, self.handed, "check", more)
+        checkfiles.check_unchanged(self.laid)
+        return done
+
+    def clear(self) -> None:
+        """Remove the private copies that lie outside of its folders."""
+        forget()
+        for folder in self.laid.private:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def withheld(place: Path, weights: Weights, held: Callable[[Path], Trial] = lambda _: Trial()) -> str:
@@ -55,30 +73,24 @@ def withheld(place: Path, weights: Weights, held: Callable[[Path], Trial] = lamb
     with scratch("narrowdown-trial-") as folder:
         case = folder / "case"
         shutil.copytree(place, case)
+        trial = Trial()
         try:
             trial = held(folder)
             if trial.text:
                 (case / "check.py").write_text(trial.text, encoding="utf-8")
-            done = subprocess.run(
-                [sys.executable, "-P", case.absolute() / "check.py"],
-                capture_output=True,
-                text=True,
-                timeout=600,
-                check=False,
-                cwd=trial.folder if trial.folder and trial.folder.is_dir() else case,
-                env=environment.for_checker(os.environ),
-            )
-            checkfiles.check_unchanged(trial.laid)
+            done = trial.run((sys.executable, "-P"), case, 600.0)
         except NotAgreed as problem:
             raise SessionProblem(f"{problem} {AGREEING}") from None
-    if done.returncode == 1:
+        finally:
+            trial.clear()
+    if done.status == "exited" and done.returncode == 1:
         return "The weights are random ones of the same mean, spread and extremes; the failure survives that."
-    if done.returncode == 0:
+    if done.status == "exited" and done.returncode == 0:
         return (
             "The weights are random ones of the same mean, spread and extremes, and with them the failure is GONE: this case "
             "does not show it. It depends on the true weights."
         )
-    why = (done.stdout.strip() or done.stderr.strip()).splitlines()
+    why = (done.message or done.stdout.strip() or done.stderr.strip()).splitlines()
     return f"The weights are random ones; whether the failure survives that could not be told here ({why[-1] if why else '?'})."
 
 
@@ -95,6 +107,8 @@ def held_check(culprit: Culprit, asked: Asked, problem: Problem, consent: Consen
             for option in file_options(engine.name) if not command else ():
                 if option.type == "library" and (paths := engine.get(option.name)):
                     engine = engine.with_option(option.name, "+".join(str(copy(path)) for path in split_paths(paths)))
+                elif path := engine.get(option.name):
+                    digest(path)
             for option in pair_options(engine.name) if not command else ():
                 if pairs := engine.get(option.name):
                     placed = with_libraries(split_paths(pairs), lambda path: str(copy(path)))
@@ -103,13 +117,17 @@ def held_check(culprit: Culprit, asked: Asked, problem: Problem, consent: Consen
                 if words := engine.get(option.name):
                     each = checkfiles.lay_out(words, folder or user, user, of_command(words), (), place)
                     engine = engine.with_option(option.name, each.command)
-                    laid = laid._replace(in_place={**laid.in_place, **each.in_place})
+                    laid = laid._replace(
+                        in_place={**laid.in_place, **each.in_place}, private=(*laid.private, *each.private)
+                    )
             if command:
                 if command != consent.check or problem.folder != consent.folder:
                     raise NotAgreed("The check command was not agreed to; nothing was run.", command)
                 files = {path: consent.files[path] for path in consent.check_files}
                 laid = checkfiles.lay_out(command, folder or user, user, files, (), place)
-            if folder and any(user.iterdir()) and not laid.in_place:
+            if not command and not command_options(engine.name):
+                folder = None  # nothing of the user's runs there
+            elif folder and any(user.iterdir()) and not laid.in_place:
                 link_others(folder, user)
                 folder = user
         own = msgspec.structs.replace(asked, engine=str(engine), check=laid.command, needs=())

@@ -6,23 +6,29 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 from engines import discovery
+from engines.checker.private_copies import Laid
+from engines.consent import Consent
+from engines.data import held
 from engines.store.scratch import scratch
-from wizard import terminal, trust
+from wizard import handed, terminal, trust
+from wizard.bundle.withheld import Trial, held_check
 from wizard.cli.flow import writable, write
 from wizard.cli.sessions import read
 from wizard.exits import FOUND, UNRESOLVED, BadUsage, Missing
 from wizard.ladder import table
-from wizard.ladder.checks import Answer, Case, ask, case_key, recall
-from wizard.ladder.environments import Place, interpreter, order, releases, root, site, size
+from wizard.ladder.checks import Answer, Case, ask, case_key, digests, recall
+from wizard.ladder.environments import Place, interpreter, releases, root, site, size
 from wizard.ladder.rungs import expect_rungs, next_rung
 from wizard.machine_room import MachineProblem
 from wizard.session import folder as folders
-from wizard.trust.reading import digest, head
+from wizard.session.problems import SessionProblem
+from wizard.trust.command_files import command_files
+from wizard.trust.reading import head, texts
 from wizard.words import count, visible, write_json
 from wizard.words import size as bytes_
 
@@ -33,15 +39,18 @@ _SPARE = 1 << 30  # bytes of disk that an installation leaves to others
 
 def ladder(arguments: argparse.Namespace) -> int:
     """Exit 0 where every case was told of at least one release, else 6. Raises Refusal, Untrusted."""
-    for name in arguments.cases:  # before anything of any case is made, run or installed
-        admit(name, arguments.yes_run_scripts)
+    # Before anything of any case is made, run or installed.
+    agreed = [admit(name, arguments.yes_run_scripts) for name in arguments.cases]
     places = asked_places(arguments)
     if arguments.output and Path(arguments.output).suffix.lower() not in (".html", ".md"):
         raise BadUsage(f"'{arguments.output}' does not say which form; name it FILE.html or FILE.md.")
     output = writable(arguments.output) if arguments.output else ""
     with ExitStack() as stack:
-        made = [prepared(name, Path(stack.enter_context(scratch("narrowdown-ladder-")))) for name in arguments.cases]
-        cases = [case for several in made for case in several]
+        cases: list[Case] = []
+        for name, admitted in zip(arguments.cases, agreed, strict=True):
+            cases += prepared(name, admitted, stack.enter_context(scratch("narrowdown-ladder-")))
+        for case in cases:
+            stack.callback(case.trial.clear)
         announce(places, cases, arguments)
         until = time.monotonic() + arguments.budget if arguments.budget else math.inf
         climbs = [climb(case, places, arguments, until) for case in cases]
@@ -65,39 +74,71 @@ def asked_places(arguments: argparse.Namespace) -> list[Place]:
     return [interpreter(name) for name in arguments.python] + [site(name) for name in arguments.site]
 
 
-def admit(name: str, yes: Iterable[str]) -> None:
-    """Let a case pass only where somebody here has agreed to what it runs: a bundle's check.py as it is now, all that a session
-    names. Raises Refusal, Untrusted, SessionProblem."""
+def admit(name: str, yes: Iterable[str]) -> Consent | dict[str, str]:
+    """Let a case pass only where somebody here has agreed to what it runs: all that a session names; the whole folder of a
+    bundle, path -> sha256, with the scripts elsewhere that its check.py names. Raises Refusal, Untrusted, SessionProblem."""
     bundle = Path(name).expanduser().absolute()
     if not (bundle / CHECK).is_file():
         if bundle.is_file():
             raise BadUsage(f"'{name}' is a file; unpack the bundle, and name the folder with its check.py.")
-        trust.admit(folders.describe(folders.find(name)).problem, yes)
-        return
+        return trust.admit_session(folders.find(name), yes)
     path = str(bundle / CHECK)
-    item = trust.Item("check of a bundle", path, path, "", {path: digest(path)}, head(path, 5))
-    trust.admit_items([item], yes)
+    files = {str(bundle / file): found for file, found in digests(bundle).items()}
+    for text in texts(bundle / CHECK):
+        files |= command_files(text, "")
+    trust.admit_items([trust.Item("check of a bundle", path, path, "", files, head(path, 5))], yes)
+    return files
 
 
-def prepared(name: str, scratched: Path) -> list[Case]:
-    """The check of an admitted case in a folder: a bundle's own, or those of a session's culprits, which are written anew. Raises
-    Refusal, SessionProblem."""
-    bundle = Path(name).expanduser().absolute()
-    if (bundle / CHECK).is_file():
-        return [Case(visible(bundle.name), bundle, (), case_key(bundle))]
-    from wizard.bundle.export import FIRST
-    from wizard.bundle.export import export as write_bundle
+def prepared(name: str, admitted: Consent | Mapping[str, str], scratched: Path) -> list[Case]:
+    """The check of an admitted case in private copies of what was agreed to: a bundle's own, or those of a session's culprits,
+    which are written anew. Raises Refusal, SessionProblem."""
+    try:
+        if isinstance(admitted, Consent):
+            return _of_session(name, admitted, scratched)
+        return [_of_bundle(Path(name).expanduser().absolute(), admitted, scratched / "case")]
+    except held.NotAgreed as problem:
+        raise SessionProblem(f"{problem} Give the command once more: it asks about what is there now.") from None
 
-    place = folders.find(name)
+
+def _of_bundle(bundle: Path, files: Mapping[str, str], folder: Path) -> Case:
+    """All of it and nothing else. Raises NotAgreed."""
+    own = {path: digest for path, digest in files.items() if Path(path).is_relative_to(bundle)}
+    for path, digest in own.items():
+        target = folder / Path(path).relative_to(bundle)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        held.write_copy(path, target, digest)
+    elsewhere = {path: digest for path, digest in files.items() if path not in own}
+    key = "" if elsewhere else case_key(digests(folder))
+    return Case(visible(bundle.name), folder, Trial(laid=Laid("", in_place=elsewhere)), key)
+
+
+def _of_session(name: str, consent: Consent, scratched: Path) -> list[Case]:
+    """Raises NotAgreed, SessionProblem, Refusal."""
+    from wizard.bundle.export import FIRST, write_cases
+
+    place, made = folders.find(name), []
     problem = folders.describe(place).problem
     try:
-        made = write_bundle(read(name), scratched / FIRST)
+        written = write_cases(read(name), scratched / FIRST)
     except MachineProblem as trouble:
         raise Missing(str(trouble)) from None
-    words = ("--folder", problem.folder) if problem.check else ()
-    others = sorted(made.glob(f"*/{CHECK}"), key=lambda check: order(check.parent.name))
-    named = {made: place.name, **{check.parent: f"{place.name} {check.parent.name}" for check in others}}
-    return [Case(visible(called), folder, words, case_key(folder)) for folder, called in named.items()]
+    # As they are written, before a private copy's name stands in any.
+    keys = [
+        case_key(digests(case.folder), consent.files, {"engine": case.culprit.case.engine or problem.engine})
+        for case in written
+    ]
+    for number, (case, key) in enumerate(zip(written, keys, strict=True), 1):
+        (private := scratched / f"private-{number}").mkdir()
+        try:
+            trial = held_check(case.culprit, case.asked, problem, consent)(private)
+        except ValueError as fault:  # an engine that is not known here
+            raise SessionProblem(str(fault)) from None
+        trial = trial._replace(handed=handed.remembered(place, problem) or ())
+        (case.folder / CHECK).write_text(trial.text, encoding="utf-8")
+        called = place.name if number == 1 else f"{place.name} {case.folder.name}"
+        made.append(Case(visible(called), case.folder, trial, "" if trial.folder else key))
+    return made
 
 
 def announce(places: list[Place], cases: list[Case], arguments: argparse.Namespace) -> None:

@@ -1,22 +1,22 @@
-"""One case in one release: its check.py in a process of its own, which is ended with all that it started."""
+"""One case in one release: its check.py, run as any checker is (``engines.checker``), and ended with all that it started."""
 
 import contextlib
 import hashlib
 import os
 import re
-import signal
-import subprocess
-import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from engines.store import decoding, regular
+from engines.data.held import NotAgreed
+from engines.store import decoding
 from engines.store.content import write_atomically
 from engines.store.scratch import scratch
-from wizard.bundle.case import FILES
+from wizard.bundle.withheld import Trial
 from wizard.ladder.environments import Place, install
 from wizard.ladder.rungs import Outcome
+from wizard.trust.reading import digest
 
 OUTCOMES: dict[int, Outcome] = {0: "passes", 1: "fails"}
 _ENGINE = re.compile(r"^on (.*); the case was found with (.*)$", re.MULTILINE)
@@ -33,23 +33,28 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """``folder``: where check.py lies. ``words``: what it is told. ``key``: sha256 of everything that the check reads."""
+    """``folder``: where check.py lies, a private copy. ``trial``: what it is run with. ``key``: sha256 of everything that it
+    reads; "" where that cannot be told."""
 
     name: str
     folder: Path
-    words: tuple[str, ...] = ()
+    trial: Trial = Trial()
     key: str = ""
 
 
-def case_key(folder: Path) -> str:
-    """What an answer depends on: names and content of the case's own files."""
-    found = hashlib.sha256()
-    for name in ("check.py", *FILES):
-        with contextlib.suppress(OSError, ValueError), regular.opened(folder / name) as file:
-            found.update(name.encode())
-            while piece := file.read(1 << 20):
-                found.update(hashlib.sha256(piece).digest())
-    return found.hexdigest()
+def digests(folder: Path) -> dict[str, str]:
+    """Name -> sha256 of each file below a folder, as it is read there; of a linked folder none."""
+    return {str(path.relative_to(folder)): found for path in _files(folder) if (found := digest(path))}
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for place, _, names in os.walk(folder):
+        yield from (Path(place, name) for name in names)
+
+
+def case_key(*read: Mapping[str, str]) -> str:
+    """What an answer depends on: names and content of what the check reads."""
+    return hashlib.sha256(msgspec.json.encode([sorted(each.items()) for each in read])).hexdigest()
 
 
 def ask(case: Case, place: Place, timeout: float, kept: Path) -> Answer:
@@ -60,7 +65,7 @@ def ask(case: Case, place: Place, timeout: float, kept: Path) -> Answer:
     if problem := install(place):
         return Answer("cannot tell", said=problem)
     answer = _run(case, place, timeout)
-    if place.folder is not None and answer.outcome != "cannot tell":
+    if case.key and place.folder is not None and answer.outcome != "cannot tell":
         kept.mkdir(parents=True, exist_ok=True)
         write_atomically(_record(case, place, kept), msgspec.json.encode(answer))
     return answer
@@ -68,7 +73,7 @@ def ask(case: Case, place: Place, timeout: float, kept: Path) -> Answer:
 
 def recall(case: Case, place: Place, kept: Path) -> Answer | None:
     """What this release was seen to answer; None where it was not asked, or is not one that was installed for ladders."""
-    if place.folder is not None:
+    if case.key and place.folder is not None:
         with contextlib.suppress(OSError, ValueError):
             return decoding.decode(_record(case, place, kept).read_bytes(), Answer)
     return None
@@ -85,29 +90,22 @@ def _run(case: Case, place: Place, timeout: float) -> Answer:
 
 
 def _run_in(case: Case, place: Place, timeout: float, temporary: str) -> Answer:
-    begun = time.monotonic()
-    words = [*place.words, "check.py", *case.words]
-    process = subprocess.Popen(
-        words, cwd=case.folder,
-        env={**os.environ, **place.variables, "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": temporary},
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        start_new_session=True,
-    )  # fmt: skip
+    ours = {**place.variables, "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": temporary}
     try:
-        output, _ = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
+        done = case.trial.run(place.words, case.folder, timeout, ours)
+    except NotAgreed as problem:
+        return Answer("cannot tell", said=str(problem))
+    seconds = round(done.seconds, 3)
+    if done.status == "timeout":
         return Answer("cannot tell", said=f"It was ended after {timeout:g} s.", seconds=timeout)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    seconds = round(time.monotonic() - begun, 3)
-    named = _ENGINE.search(output)
+    if done.message:
+        return Answer("cannot tell", said=done.message)
+    named = _ENGINE.search(done.stdout)
     engine, found = (named[1], named[2]) if named else ("", "")
-    lines = output.rstrip().splitlines() or ["it said nothing"]
-    outcome = OUTCOMES.get(process.returncode, "cannot tell") if named else "cannot tell"
-    if process.returncode < 0:
-        said = f"It died of signal {-process.returncode}."
+    lines = done.stdout.rstrip().splitlines() or done.stderr.rstrip().splitlines() or ["it said nothing"]
+    outcome = OUTCOMES.get(done.returncode, "cannot tell") if named else "cannot tell"
+    if done.signal:
+        outcome, said = "cannot tell", f"It died of signal {done.signal}."
     elif outcome != "cannot tell" and _is_another(place.version, engine):
         outcome, said = "cannot tell", f"Another release ran than was asked for: {engine}."
     else:

@@ -83,6 +83,13 @@ def _modules(path: Path, root: Path) -> Iterator[tuple[str, ...]]:
             yield from ((*base, alias.name) for alias in node.names)  # a module, or something in the one before
 
 
+def texts(path: Path) -> tuple[str, ...]:
+    """The texts that a script holds, which may be commands."""
+    tree = _tree(path)
+    nodes = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)) if tree else ()
+    return tuple(dict.fromkeys(text for text in nodes if isinstance(text, str)))
+
+
 def _tree(path: Path) -> ast.AST | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from engines.probe import Candidate
 from wizard.bundle.check_script import Asked, script
 from wizard.cli import main
 from wizard.cli.arguments import parser
+from wizard.cli.ladder import asked_places
 from wizard.ladder import checks, environments
 from wizard.ladder.offer import first_release, offer_ladder
 from wizard.problem import Problem
@@ -30,9 +32,10 @@ from wizard.session.state import State
 
 from ...patience import allow
 
-CHECK = """import os, sys, time
+CHECK = """HERE = ""
+import os, sys, time
 version = os.environ.get("RELEASE", "") or open(os.path.join(os.environ["PYTHONPATH"], "version")).read()
-open("asked", "a").write(version + " ")
+open(HERE + "asked", "a").write(version + " ")
 if version == "1.3":
     os.kill(os.getpid(), 11)
 print("  FAILS   rel_l2 1, allowed 0.001, on 'y'" if version < "1.5" else "  passes  rel_l2 0, allowed 0.001, on 'y'")
@@ -40,7 +43,7 @@ print(f"on fast {version}; the case was found with fast 1.2 on CPU")
 sys.exit(version < "1.5")
 """
 
-LEAVES = "left = tempfile.mkstemp()[1]; open('left', 'w').write(left)\n"
+LEAVES = "left = tempfile.mkstemp()[1]; open(HERE + 'left', 'w').write(left)\n"
 
 
 @pytest.fixture
@@ -49,8 +52,13 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "home"))
     made = tmp_path / "case-of-mine"
     made.mkdir()
-    (made / "check.py").write_text(CHECK)
+    write(made)
     return made
+
+
+def write(bundle: Path, text: str = CHECK) -> None:
+    """A check that leaves its marks beside the bundle: what runs is a copy of it."""
+    (bundle / "check.py").write_text(text.replace('HERE = ""', f"HERE = {str(bundle.parent) + '/'!r}"))
 
 
 def sites(tmp_path: Path, *versions: str) -> list[str]:
@@ -69,11 +77,11 @@ def test_nothing_of_a_bundle_runs_before_somebody_agreed(
     assert main(words) == 3
     said = capsys.readouterr().err
     assert "check of a bundle" in said
-    assert not (bundle / "asked").exists()
+    assert not (bundle.parent / "asked").exists()
     digest = said.partition("sha256 ")[2].split()[0]
     assert main([*words, "--yes-run-scripts", digest]) == 0
     assert main(words) == 0  # it is remembered
-    (bundle / "check.py").write_text(CHECK + "\n")
+    write(bundle, CHECK + "\n")
     assert main(words) == 3  # as it was
 
 
@@ -91,7 +99,7 @@ def test_a_case_over_releases_is_told_and_drawn(
     assert outcomes[0] == ("fails", True)
     assert outcomes[1] == ("fails", False)
     assert outcomes[5] == ("passes", True)
-    assert len((bundle / "asked").read_text().split()) == case["tried"] < 6
+    assert len((bundle.parent / "asked").read_text().split()) == case["tried"] < 6
     assert '<td class="fails">(fails)</td>' in page.read_text()
     assert main([*words, "--yes-run-scripts", "all", "--every"]) == 0
     said = capsys.readouterr()
@@ -116,8 +124,8 @@ def test_a_release_that_hangs_or_is_another_one_cannot_tell(
     assert "fails in fast 1.1: FAILS   rel_l2 1" in told.err
     assert "Another release ran than was asked for: fast 1.61." in told.err
     assert main(words) == 0  # what was told is kept; what could not tell is asked again
-    assert (bundle / "asked").read_text().split() == ["1.61", "1.1", "1.61"]
-    (bundle / "check.py").write_text("import time; time.sleep(600)")
+    assert (bundle.parent / "asked").read_text().split() == ["1.61", "1.1", "1.61"]
+    write(bundle, "import time; time.sleep(600)")
     assert main([*words, "--timeout", "1s"]) == 6
     assert "It was ended after 1 s." in capsys.readouterr().err
 
@@ -151,7 +159,7 @@ def test_a_check_that_is_ended_leaves_no_temporary_file(
 ) -> None:
     (mine := tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(mine))
-    (bundle / "check.py").write_text(CHECK.replace("import os, sys, time", "import os, sys, time, tempfile\n" + LEAVES))
+    write(bundle, CHECK.replace("import os, sys, time", "import os, sys, time, tempfile\n" + LEAVES))
     answer = checks.ask(
         checks.Case("case", bundle),
         environments.Place("here", (sys.executable,), {"RELEASE": "1.6"}),
@@ -160,7 +168,7 @@ def test_a_check_that_is_ended_leaves_no_temporary_file(
     )
     assert answer.outcome == "passes"
     assert list(mine.iterdir()) == []
-    assert Path((bundle / "left").read_text()).parent.parent == mine
+    assert Path((bundle.parent / "left").read_text()).parent.parent == mine
 
 
 def test_pip_is_that_of_the_interpreter_wherever_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,16 +182,16 @@ def test_pip_is_that_of_the_interpreter_wherever_one_stands(tmp_path: Path, monk
 @pytest.mark.parametrize("name", ["check.py", "engine.onnx", "engine.weights.bin", "inputs.json"])
 def test_an_answer_is_not_that_of_a_case_with_another_file(tmp_path: Path, name: str) -> None:
     """Large weights lie beside a model, and an external checker reads the JSON files; a link is what it names."""
-    keys = [checks.case_key(tmp_path)]
+    keys = [checks.case_key(checks.digests(tmp_path))]
     for content in (b"one", b"two"):
         (tmp_path / name).write_bytes(content)
-        keys.append(checks.case_key(tmp_path))
+        keys.append(checks.case_key(checks.digests(tmp_path)))
     (elsewhere := tmp_path / "elsewhere").write_bytes(b"three")
     (tmp_path / name).unlink()
     (tmp_path / name).symlink_to(elsewhere)
-    keys.append(checks.case_key(tmp_path))
+    keys.append(checks.case_key(checks.digests(tmp_path)))
     elsewhere.write_bytes(b"four")
-    assert len({*keys, checks.case_key(tmp_path)}) == 5
+    assert len({*keys, checks.case_key(checks.digests(tmp_path))}) == 5
 
 
 @pytest.mark.slow
@@ -231,46 +239,46 @@ def test_a_budget_ends_it_and_the_same_command_goes_on(
     told = capsys.readouterr()
     assert "the budget is over; the same command goes on from here" in told.err
     assert "a check takes seconds." in told.err
-    first = (bundle / "asked").read_text().split()
+    first = (bundle.parent / "asked").read_text().split()
     assert first == ["1.6", "1.1"]
     assert main([*words, "--budget", "4s"]) == 0
     assert "s, as before; 2 answers are known from before." in capsys.readouterr().err
-    assert (bundle / "asked").read_text().split() == ["1.6", "1.1", "1.2"]
+    assert (bundle.parent / "asked").read_text().split() == ["1.6", "1.1", "1.2"]
     assert main([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cases"][0]["mended_in"] == "fast 1.5"
-    asked = (bundle / "asked").read_text().split()
+    asked = (bundle.parent / "asked").read_text().split()
     assert len(asked) == len(set(asked))
 
 
 @pytest.mark.slow
 def test_a_ladder_that_is_killed_goes_on_where_it_was(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     installed("1.1", "1.2", "1.4", "1.5", "1.6")
-    (bundle / "check.py").write_text(CHECK.replace("import os, sys, time", "import os, sys, time" + HOLD))
+    write(bundle, CHECK.replace("import os, sys, time", "import os, sys, time" + HOLD))
     words = ["ladder", str(bundle), "--install", "fast==1.1,1.2,1.4,1.5,1.6", "--yes-run-scripts", "all"]
-    (bundle / "hold").write_text("")
+    (bundle.parent / "hold").write_text("")
     process = subprocess.Popen(
         [Path(sys.executable).with_name("narrowdown"), *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     end = time.monotonic() + allow(120)
-    while not (held := (bundle / "held").exists()) and process.poll() is None and time.monotonic() < end:
+    while not (held := (bundle.parent / "held").exists()) and process.poll() is None and time.monotonic() < end:
         time.sleep(0.02)
     process.kill()  # SIGKILL, while a check runs
     process.wait()
     assert held
-    (bundle / "hold").unlink()  # the check that it left behind ends by itself
-    before = (bundle / "asked").read_text().split()
+    (bundle.parent / "hold").unlink()  # the check that it left behind ends by itself
+    before = (bundle.parent / "asked").read_text().split()
     assert before == ["1.6", "1.1"]
     assert main([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cases"][0]["mended_in"] == "fast 1.5"
-    asked = (bundle / "asked").read_text().split()
+    asked = (bundle.parent / "asked").read_text().split()
     assert asked[:2] == before
     assert {"1.6", "1.1"}.isdisjoint(asked[2:])
 
 
 HOLD = """
-if os.path.exists("hold") and os.environ["PYTHONPATH"].find("-1.6-") < 0 and os.environ["PYTHONPATH"].find("-1.1-") < 0:
-    open("held", "w").close()
-    while os.path.exists("hold"):
+if os.path.exists(HERE + "hold") and os.environ["PYTHONPATH"].find("-1.6-") < 0 and os.environ["PYTHONPATH"].find("-1.1-") < 0:
+    open(HERE + "held", "w").close()
+    while os.path.exists(HERE + "hold"):
         time.sleep(0.02)
     sys.exit(0)
 """
@@ -301,3 +309,76 @@ def test_what_is_offered_is_a_command_of_the_case_and_its_engine() -> None:
     assert offer_ladder(msgspec.structs.replace(taken, taken=Findings()), problem, "bug") == ""
     emulated = msgspec.structs.replace(problem, engine=EMULATED)
     assert offer_ladder(taken, emulated, "bug") == ""  # no release is at fault
+
+
+BESIDE = """HERE = ""
+import os, pathlib, subprocess, sys
+from pathlib import Path
+COMMAND = "python judge.py {model}"
+said = subprocess.run([sys.executable, str(Path(__file__).parent / "judge.py")], capture_output=True, text=True)
+open(HERE + "asked", "a").write(said.stdout)
+print("on fast 1.6; the case was found with fast 1.2 on CPU")
+"""
+
+
+def test_a_bundle_is_agreed_to_whole_and_runs_as_it_was_agreed_to(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the checker of a bundle imports counts as its check.py does; nothing can be swapped behind the question."""
+    installed("1.6")
+    write(bundle, BESIDE)
+    (bundle / "judge.py").write_text("import helper\n")
+    (bundle / "helper.py").write_text("print('agreed')\n")
+    words = ["ladder", str(bundle), "--install", "fast==1.6"]
+    assert main(words) == 3
+    said = capsys.readouterr().err
+    assert str(bundle / "helper.py") in said
+    agreeing = ["--yes-run-scripts", said.partition("sha256 ")[2].split()[0]]
+    assert main([*words, *agreeing]) == 0
+    assert main(words) == 0
+    assert (bundle.parent / "asked").read_text().split() == ["agreed"], "the answer is kept"
+    (bundle / "helper.py").write_text("print('other')\n")
+    assert main(words) == 3
+    assert main([*words, "--yes-run-scripts", "all"]) == 0
+    assert (bundle.parent / "asked").read_text().split() == ["agreed", "other"], "and is not that of another checker"
+
+    def swapped(*given: object) -> list[environments.Place]:
+        (bundle / "helper.py").write_text("print('swapped')\n")
+        return asked_places(*given)
+
+    monkeypatch.setattr("wizard.cli.ladder.asked_places", swapped)
+    assert main([*words, "--yes-run-scripts", "all"]) == 4
+    assert "helper.py' has changed since it was agreed to" in capsys.readouterr().err
+    assert "swapped" not in (bundle.parent / "asked").read_text()
+
+
+def test_a_script_elsewhere_that_a_bundle_names_is_agreed_to_with_it(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (script := tmp_path / "elsewhere.py").write_text("print('agreed')\n")
+    write(bundle, BESIDE.replace("judge.py {model}", f"{script} {{model}}"))
+    words = ["ladder", str(bundle), *sites(tmp_path, "1.6")]
+    assert main(words) == 3
+    said = capsys.readouterr().err
+    assert str(script) in said
+    assert main([*words, "--yes-run-scripts", said.partition("sha256 ")[2].split()[0]]) == 0
+    script.write_text("print('other')\n")
+    assert main(words) == 3
+
+
+LETS_GO = """import signal, subprocess
+open(HERE + "seen", "w").write(os.environ.get("HF_TOKEN", "nothing") + os.environ["PATH"])
+daemon = subprocess.Popen(["sleep", "600"], start_new_session=True)
+open(HERE + "left", "w").write(str(daemon.pid))
+"""
+
+
+def test_a_check_is_run_as_any_checker_is(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No secret of the environment is seen, and a daemon that it lets go of ends with it."""
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    write(bundle, CHECK.replace("import os, sys, time", "import os, sys, time\n" + LETS_GO))
+    assert main(["ladder", str(bundle), *sites(tmp_path, "1.6"), "--yes-run-scripts", "all"]) == 0
+    assert (bundle.parent / "seen").read_text() == "nothing" + os.environ["PATH"]
+    left = int((bundle.parent / "left").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(left, 0)
