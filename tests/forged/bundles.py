@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from engines import installed, options
+from engines.spec import parse
 from wizard.cli import entry
 
 from . import doors, forge
@@ -37,6 +39,16 @@ def of_the_command_line() -> Iterator[doors.Door]:
                 yield doors.Door(
                     " ".join(["bundle:", name, *words]), doors.command(name, words + here, True), gated=True
                 )
+
+
+def kinds_of_engines() -> list[str]:
+    """What a report's engines can run or load, of those that are installed: of any other one no command goes as far."""
+    found = []
+    for kind in forge.PAYLOADS:
+        named = forge.named(kind, "/x")
+        engines = [options.declared_as(parse(named[role]).name) for role in ("engine", "reference") if role in named]
+        found += [kind] if engines and all(installed.importable(each.package) for each in engines) else []
+    return found
 
 
 def made(folder: Path, base: Path) -> forge.Bench:

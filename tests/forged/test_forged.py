@@ -153,9 +153,7 @@ HELD = ("check.py",)  # of what may be swapped in a bundle
 def test_no_bundle_runs_what_its_reader_did_not_see(victim: Path) -> None:
     """Each command that takes one with each kind that an engine runs, each option with one; and what was agreed to, swapped."""
     base = forge.released(victim / "base")
-    named = {kind: forge.named(kind, "/x") for kind in forge.PAYLOADS}
-    of_engines = [kind for kind, each in named.items() if {"engine", "reference"} & each.keys()]
-    of_engines = [kind for kind in of_engines if "tensorrt" not in str(named[kind])]  # which is not everywhere
+    of_engines = bundles.kinds_of_engines()
     tries, swapped, found = [], set(), []
     for number, door in enumerate(bundles.of_the_command_line()):
         some = of_engines if len(door.name.split()) == 2 else of_engines[number % len(of_engines) :][:1]
@@ -258,7 +256,7 @@ def test_forged_campaign(victim: Path) -> None:
     for door in all_doors:
         turns[door.name] = [(kind, way, door) for kind in forge.PAYLOADS for way in forge.WAYS]
         if door.name.startswith("bundle:"):
-            turns[door.name] = [(kind, "in the report", door) for kind in forge.PAYLOADS]
+            turns[door.name] = [(kind, "in the report", door) for kind in bundles.kinds_of_engines()]
             turns[door.name] += [("check command", way, door) for way in bundles.SWAPPED]
         chance.shuffle(turns[door.name])
     found: list[Found] = []
