@@ -147,9 +147,6 @@ def test_no_door_lets_a_kind_in(victim: Path) -> None:
     assert asked == {door.name for door in doors.all_doors() if door.gated}, "each of these doors asks"
 
 
-HELD = ("check.py",)  # of what may be swapped in a bundle
-
-
 def test_no_bundle_runs_what_its_reader_did_not_see(victim: Path) -> None:
     """Each command that takes one with each kind that an engine runs, each option with one; and what was agreed to, swapped."""
     base = forge.released(victim / "base")
@@ -158,15 +155,15 @@ def test_no_bundle_runs_what_its_reader_did_not_see(victim: Path) -> None:
     for number, door in enumerate(bundles.of_the_command_line()):
         some = of_engines if len(door.name.split()) == 2 else of_engines[number % len(of_engines) :][:1]
         tries += [(kind, "in the report", door) for kind in some]
-        tries += [("check command", way, door) for way in HELD if some is of_engines]
-    assert len(tries) > 2 * len(of_engines) + len(HELD)
+        tries += [("check command", way, door) for way in bundles.SWAPPED if some is of_engines]
+    assert len(tries) > 2 * len(of_engines) + len(bundles.SWAPPED)
     with cheap_libraries():
         for number, (kind, way, door) in enumerate(tries):
             tried = attempt(victim / f"{number}", base, kind, way, door)
             found += [(tried, *doors.SAID)] if tried and (tried.end, tried.code) != ("refused", NEEDS_PERSON) else []
             swapped |= {way} if tried and way in bundles.SWAPPED else set()
     assert not found, "\n".join(map(str, found))
-    assert swapped == set(HELD), "each of these was agreed to before"
+    assert swapped == set(bundles.SWAPPED), "each of these was agreed to before"
 
 
 def test_nothing_that_a_bundle_names_is_taken_for_typed(victim: Path) -> None:
