@@ -15,6 +15,7 @@ from wizard.report.read import Reading
 from wizard.session.problems import SessionProblem
 from wizard.session.state import Visit
 
+_AS_IT_STANDS = "# As it stands in the session: where that is another's, read this before you run it."
 _WRITING = 3600.0  # seconds: tens of gigabytes are read and written
 
 
@@ -50,7 +51,8 @@ def place_scripts(reading: Reading, folder: Path) -> None:
 def _find_script(reading: Reading, visit: Visit) -> str:
     """The text of the program that a step has written, which has the one name that it may have: a session may be a stranger's."""
     rows = reading.table(visit.tables.get("generator", ""))
-    return next((str(row["text"]) for row in rows if row.get("name") == GENERATOR and row.get("text")), "")
+    text = next((str(row["text"]) for row in rows if row.get("name") == GENERATOR and row.get("text")), "")
+    return f"{_AS_IT_STANDS}\n{text}" if text else ""
 
 
 def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[str | None, str | None]:

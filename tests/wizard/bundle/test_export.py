@@ -8,6 +8,7 @@ import subprocess
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -25,7 +26,7 @@ from wizard.bundle.case import write_case
 from wizard.bundle.check_script import Asked, say_needs
 from wizard.bundle.export import NothingToExport, export, hand_on
 from wizard.bundle.issue import issue, readme
-from wizard.bundle.models import _write_files, find_model, find_sound, write_worked_around
+from wizard.bundle.models import _write_files, find_model, find_sound, place_scripts, write_worked_around
 from wizard.problem import Problem
 from wizard.report.canonical import canonical
 from wizard.report.cured import files_of
@@ -644,3 +645,13 @@ def test_a_workaround_whose_files_a_stranger_has_named_otherwise_is_one_sentence
         with pytest.raises(SessionProblem, match=r"worked-around.onnx is gone|is no digest of a file. Somebody"):
             _write_files(reading, tmp_path / "worked-around.onnx", {"engine.onnx": digest}, "engine", {})
     assert not (tmp_path / "worked-around.onnx").exists()
+
+
+def test_a_program_of_a_session_says_whose_text_it_is(tmp_path: Path) -> None:
+    rows = [{"name": "make_case.py", "text": '"""A case."""\n'}]
+    state = SimpleNamespace(route=[SimpleNamespace(tables={"generator": "digest"})])
+    place_scripts(SimpleNamespace(state=state, table=lambda digest: rows if digest else []), tmp_path)
+    first, _, text = (tmp_path / "make_case.py").read_text().partition("\n")
+    assert first.startswith("#")
+    assert "before you run it" in first
+    assert text == rows[0]["text"]
