@@ -112,11 +112,10 @@ def test_a_killed_worker_costs_one_probe(narrowdown, surroundings, sort, tmp_pat
         for _ in range(50):  # a probe may end between the look and the kill: then another one is waited for
             found = wait_for(session, searching, process)
             runner = next(e["pid"] for e in found if e["kind"] == "session.opened" and e.get("pid"))
-            # One that is only starting says nothing of a probe: none can be started, and the session stops with 4. One alone:
-            # where two are at work, two would be lost.
-            ready = [pid for pid in workers_of(runner) if "onnxruntime" in Path(f"/proc/{pid}/maps").read_text()]
-            if ready:
-                os.kill(ready[0], signal.SIGSEGV)
+            for pid in workers_of(runner):
+                # One that is only starting says nothing of a probe: none can be started, and the session stops with 4.
+                if "onnxruntime" in Path(f"/proc/{pid}/maps").read_text():
+                    os.kill(pid, signal.SIGSEGV)
             time.sleep(0.3)
             if crashed(session):
                 break
@@ -125,10 +124,12 @@ def test_a_killed_worker_costs_one_probe(narrowdown, surroundings, sort, tmp_pat
         process.kill()
     assert process.returncode == 0, out + err
     assert "Traceback" not in out + err
-    # One that ran ahead of the search may have died as well: nobody waits for its answer.
-    deaths = {e["key"]: e["signal"] for e in events(session) if e["kind"] == "worker.died" and e.get("key")}
-    (lost,) = crashed(session)
-    assert deaths[lost] == signal.SIGSEGV
+    # Those that ran ahead of the search may have died as well: whether anybody waits for their answers is chance.
+    deaths = [(e["key"], e["signal"]) for e in events(session) if e["kind"] == "worker.died" and e.get("key")]
+    lost = crashed(session)
+    assert lost
+    assert {(key, signal.SIGSEGV) for key in lost} <= set(deaths)
+    assert len(lost) <= len(deaths), "a worker that dies costs one probe"
     assert "SIGSEGV" in out
     assert "Pow" in out
 

@@ -31,8 +31,8 @@ TODO: Mapping[str, tuple[str, ...]] = {
     ),
     "worked-around": (
         "Use this model in place of yours: 3 nodes of it, named below, stay in higher precision.", "worked-around.onnx",
-        "Paste this first (trtexec, with the types of", "for the rest and for other tools see SESSION/case/workaround.md",
-        "trtexec --onnx=worked-around.onnx", "Hand the case folder on",
+        "Paste this first (TensorRT in Python", "for the rest and for other tools see SESSION/case/workaround.md",
+        "assert parser.parse_from_file('worked-around.onnx'),", "Hand the case folder on",
         "python SESSION/case/check.py", "narrowdown replay SESSION --expect fixed", "report.html tells all",
     ),
     "unresolved": ("r goes back to any question, to answer it otherwise.", "report.html tells all"),
