@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
@@ -192,6 +193,16 @@ def test_the_reference_of_a_flow_is_not_taken_for_typed(victim: Path) -> None:
     assert refused.value.code == NEEDS_PERSON
     assert set(trust.trusted().values()) == {str(own)}
     assert not (victim / "made").exists()
+
+
+def test_all_lets_through_for_once(victim: Path) -> None:
+    """A session that was edited with ``all`` made what it runs the user's own for good."""
+    made = forge.bench(victim / "forged", forge.released(victim / "base"))
+    (made.session / "evil.so").write_bytes(b"no library")
+    forge.edit(made, lambda problem: problem.update(reference=f"onnxruntime:custom_ops={made.session}/evil.so"))
+    library, problem = Sessions(Options(), yes=("all",)), forge.problem_of(made)
+    library.edit(made.session, msgspec.structs.replace(problem, seed=9), library.running(made.session))
+    assert trust.trusted() == {}
 
 
 @contextlib.contextmanager

@@ -40,7 +40,7 @@ def edit(arguments: argparse.Namespace) -> int:
     script = run.scripted(arguments, flow)
     person = not arguments.answers and run.guided(folders.load(source), name)
     print(f"narrowdown: {said(source, place, changed, known)}", flush=True)
-    return run.walk(place, flow, arguments, script, run.agreed(problem), person=person)
+    return run.walk(place, flow, arguments, script, run.agreed(problem, arguments.yes_run_scripts), person=person)
 
 
 def options_given(arguments: argparse.Namespace) -> dict[str, Any]:

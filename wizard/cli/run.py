@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import functools
 import sys
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -259,11 +260,11 @@ def drop_refused(place: Path) -> None:
         terminal.say("nothing was measured, so no session is kept.")
 
 
-def agreed(problem: Problem) -> Consent:
-    """What the user typed may run, and is remembered. Where that cannot be written down, say so and go on: it is asked again
-    later."""
+def agreed(problem: Problem, yes: Iterable[str] = ()) -> Consent:
+    """What the user typed may run, and is remembered, but where ``all`` is let through for once. Where that cannot be written
+    down, say so and go on: it is asked again later."""
     try:
-        return trust.agree(problem)
+        return trust.agree(problem, remembered=trust.ALL not in yes)
     except OSError as error:
         said = of_system(error, trust.trust_file())
         terminal.say(

@@ -5,11 +5,23 @@ types is remembered (``agree``); a session's own PROBLEM passes only where all o
 ``Consent``, without which nothing of a user's is run or loaded anywhere, and which nobody else makes.
 """
 
-from wizard.trust.gate import Untrusted, admit, admit_items, agree, remember, sentence, strangers, trust_file, trusted
+from wizard.trust.gate import (
+    ALL,
+    Untrusted,
+    admit,
+    admit_items,
+    agree,
+    remember,
+    sentence,
+    strangers,
+    trust_file,
+    trusted,
+)
 from wizard.trust.items import KINDS, Item, items
 from wizard.trust.sessions import admit_session, items_of_session
 
 __all__ = [
+    "ALL",
     "KINDS",
     "Item",
     "Untrusted",

@@ -100,7 +100,7 @@ class Sessions:
         alike = not (problem.check and handed.differ(folder, before, running.handed))
         made, _ = begin(folder, problem, alike=alike)
         handed.chosen(made, running.handed)
-        trust.agree(problem)
+        trust.agree(problem, remembered=trust.ALL not in self._yes)
         self._running[made] = running
         return made
 
