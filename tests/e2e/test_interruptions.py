@@ -99,24 +99,27 @@ def test_a_killed_worker_costs_one_probe(narrowdown, surroundings, sort, tmp_pat
     model, inputs = sort
     session = tmp_path / "s"
     words = ["step", "reduce", model, "--engine", "emulate:precision=fp16", "--inputs", inputs, "--session", session]
-    process = begin(words, surroundings, tmp_path)
+    process = begin(
+        [*words, "--jobs", "1"], surroundings, tmp_path
+    )  # one worker, which runs nothing ahead of the search
+    answered = 0
 
     def searching(found: list[dict]) -> bool:
-        """A candidate of the search itself is being measured: some nodes only."""
+        """A candidate of the search itself is being measured: some nodes only. By a worker that has answered before: one that dies
+        as it starts says nothing of a probe, and the session stops with 4."""
         asked = [e for e in found if e["kind"] == "probe.started"]
         last = asked[-1] if asked else {}
         nodes = ((last.get("probe") or {}).get("candidate") or {}).get("nodes", "*")
-        return nodes != "*" and found[-1]["kind"] == "probe.started"
+        return nodes != "*" and found[-1]["kind"] == "probe.started" and count_answers(found) > answered
 
     try:
         for _ in range(50):  # a probe may end between the look and the kill: then another one is waited for
             found = wait_for(session, searching, process)
             runner = next(e["pid"] for e in found if e["kind"] == "session.opened" and e.get("pid"))
+            answered = count_answers(found)
             for pid in workers_of(runner):
-                # One that is only starting says nothing of a probe: none can be started, and the session stops with 4.
-                if "onnxruntime" in Path(f"/proc/{pid}/maps").read_text():
-                    os.kill(pid, signal.SIGSEGV)
-            time.sleep(0.3)
+                os.kill(pid, signal.SIGSEGV)
+            wait_for(session, lambda found, before=answered: died(found) or count_answers(found) > before, process)
             if crashed(session):
                 break
         out, err = process.communicate(timeout=allow(180))
@@ -124,14 +127,19 @@ def test_a_killed_worker_costs_one_probe(narrowdown, surroundings, sort, tmp_pat
         process.kill()
     assert process.returncode == 0, out + err
     assert "Traceback" not in out + err
-    # Those that ran ahead of the search may have died as well: whether anybody waits for their answers is chance.
-    deaths = [(e["key"], e["signal"]) for e in events(session) if e["kind"] == "worker.died" and e.get("key")]
-    lost = crashed(session)
-    assert lost
-    assert {(key, signal.SIGSEGV) for key in lost} <= set(deaths)
-    assert len(lost) <= len(deaths), "a worker that dies costs one probe"
+    assert [(key, signal.SIGSEGV) for key in crashed(session)] == died(events(session))
+    assert len(crashed(session)) == 1
     assert "SIGSEGV" in out
     assert "Pow" in out
+
+
+def count_answers(found: list[dict]) -> int:
+    return sum(e["kind"] == "probe.finished" for e in found)
+
+
+def died(found: list[dict]) -> list[tuple[str, int]]:
+    """(probe, signal) of each worker that died at work."""
+    return [(e["key"], e["signal"]) for e in found if e["kind"] == "worker.died" and e.get("key")]
 
 
 def crashed(session: Path) -> list[str]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from engines.backends.base import EngineFault
-from engines.backends.builds import build
+from engines.backends.builds import build, clear_all
 from engines.backends.emulate import engine as emulate
 from engines.backends.onnxruntime.engine import Session
 from engines.compare.criterion import Criterion, Signature
@@ -296,6 +296,7 @@ def test_an_engine_is_told_whether_it_builds_the_whole_or_a_part(small, monkeypa
         return build(self, request)
 
     monkeypatch.setattr(emulate.Engine, "build", listening)
+    clear_all()  # another test may have asked for the same
     whole = session.probe(EMULATE, Candidate())
     cut = session.probe(EMULATE, session.nodes(0))
     severed = session.probe(EMULATE, Candidate(edits=(Edit(kind="fill", tensor=0, value=1.0),)))
