@@ -105,7 +105,7 @@ def test_a_killed_worker_costs_one_probe(narrowdown, surroundings, sort, tmp_pat
     answered = 0
 
     def searching(found: list[dict]) -> bool:
-        """A candidate of the search itself is being measured: some nodes only. By a worker that has answered before: one that dies
+        """A candidate of the search itself is being measured, by a worker that has answered before: one that dies
         as it starts says nothing of a probe, and the session stops with 4."""
         asked = [e for e in found if e["kind"] == "probe.started"]
         last = asked[-1] if asked else {}

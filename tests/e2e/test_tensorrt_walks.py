@@ -246,7 +246,7 @@ def test_what_is_pasted_builds_an_engine_that_is_right(
     for text, code in ((whole, 10), (without, 0)):
         home = tmp_path / f"home-{code}"
         home.mkdir()
-        made = run_here(tmp_path, version, home, "-c", text)
+        made = run_here(tmp_path, version, home, "-c", f"import sys; sys.path.insert(0, '')\n{text}")
         assert made.code == 0, made.err
         if version > "11" and code == 0:
             continue  # the model as it was is in FP32, which is right: what is wrong is the one that was converted

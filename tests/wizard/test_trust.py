@@ -272,6 +272,7 @@ def test_consent_to_a_check_covers_its_folder_and_the_files_that_it_names_and_im
 
 def test_a_typed_program_runs_where_the_user_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``replay FOREIGN --engine "command:run=python -m tool ..."`` ran the tool of the folder that the session names."""
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)  # with it the tool of no folder is found
     for name in ("own", "foreign"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "tool.py").write_text(f"open({str(tmp_path / name)!r} + '.ran', 'w')\nprint({name!r})\n")

@@ -325,6 +325,7 @@ def test_a_bundle_is_agreed_to_whole_and_runs_as_it_was_agreed_to(
     bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the checker of a bundle imports counts as its check.py does; nothing can be swapped behind the question."""
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)  # with it no file beside the check is imported
     installed("1.6")
     write(bundle, BESIDE)
     (bundle / "judge.py").write_text("import helper\n")
